@@ -1,4 +1,4 @@
-"""The table of routes and roles. tests/admin/test_routes.py requests every route in every role."""
+"""The routes and their roles. tests/admin/test_routes.py requests every route in every role."""
 
 from tests.admin.conftest import Admin
 from tracker.admin.auth.hosts import SAFE_METHODS
@@ -18,3 +18,26 @@ async def test_every_rule_belongs_to_a_route_and_every_change_has_a_rule(admin: 
     assert set(RULES) <= routes
     changes = {route for route in routes if route.split()[0] not in SAFE_METHODS}
     assert changes - {"POST /sign-in"} <= set(RULES)
+
+
+def test_only_admins_delete_users_and_projects_change_what_is_for_all_users_and_see_tokens_and_the_log() -> None:
+    admins = {route.replace("/api/v1", "") for route, rule in RULES.items() if rule.role == "admin"}
+    assert admins == {
+        "DELETE /users/{user_id}",
+        "POST /users/{user_id}/delete",
+        "POST /users/bulk/delete",
+        "DELETE /work/projects/{project}",
+        "POST /work/{project}/delete",
+        "PUT /multipliers",
+        "PUT /multipliers/rules/{name}",
+        "DELETE /multipliers/rules/{name}",
+        "POST /users/multipliers",
+        "POST /users/multipliers/remove",
+        "GET /tokens",
+        "POST /tokens",
+        "DELETE /tokens/{token_id}",
+        "POST /tokens/{token_id}/revoke",
+        "GET /audit",
+        "GET /audit/csv",
+        "GET /audit/json-lines",
+    }

@@ -61,7 +61,7 @@ class AuditPage(Reply):
     next_cursor: str | None
 
 
-@endpoints.get("/audit", "List changes by admins")
+@endpoints.get("/audit", "List changes by admins", role="admin")
 async def list_all(call: Call, query: AuditPageQuery) -> AuditPage:
     """Changes written directly to Redis are not recorded."""
     found, cursor = await call.store.audit.page(query.filter, query.cursor, query.limit)

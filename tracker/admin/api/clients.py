@@ -90,14 +90,19 @@ async def list_all(call: Call, query: Paged) -> ClientPage:
     return ClientPage(**scan_of(after, items))
 
 
-@endpoints.put("/clients/{prefix}", "Allow a client")
+@endpoints.put("/clients/{prefix}", "Allow a client", "client.allow")
 async def allow(call: Call, prefix: PrefixText, body: ClientPut) -> ClientRow:
     wanted = parse_prefix(prefix)
     await call.store.allow_list.add(wanted, body.name)
     return ClientRow(prefix=format_prefix(wanted), name=body.name)
 
 
-@endpoints.delete("/clients/{prefix}", "Remove a client from the allow-list", errors={404: "Not on the allow-list."})
+@endpoints.delete(
+    "/clients/{prefix}",
+    "Remove a client from the allow-list",
+    "client.disallow",
+    errors={404: "Not on the allow-list."},
+)
 async def disallow(call: Call, prefix: PrefixText) -> None:
     existing(await call.store.allow_list.remove(parse_prefix(prefix)), "prefix")
 
@@ -110,7 +115,7 @@ async def list_denied(call: Call, query: Paged) -> DeniedClientPage:
     return DeniedClientPage(**scan_of(after, items))
 
 
-@endpoints.put("/denied-clients/{prefix}", "Deny a client", errors={409: "The list is full."})
+@endpoints.put("/denied-clients/{prefix}", "Deny a client", "client.deny", errors={409: "The list is full."})
 async def deny(call: Call, prefix: PrefixText, body: DeniedClientPut) -> DeniedClientRow:
     """At most 1,000 prefixes."""
     wanted = parse_prefix(prefix)
@@ -119,7 +124,10 @@ async def deny(call: Call, prefix: PrefixText, body: DeniedClientPut) -> DeniedC
 
 
 @endpoints.delete(
-    "/denied-clients/{prefix}", "Remove a client from the deny list", errors={404: "Not on the deny list."}
+    "/denied-clients/{prefix}",
+    "Remove a client from the deny list",
+    "client.undeny",
+    errors={404: "Not on the deny list."},
 )
 async def undeny(call: Call, prefix: PrefixText) -> None:
     existing(await call.store.deny_list.remove(parse_prefix(prefix)), "prefix")

@@ -19,10 +19,13 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, RootModel, create_model
 
 from tracker.admin.auth.auth import Identity
+from tracker.admin.auth.permissions import Rule, add_rule
 from tracker.admin.context import AdminContext
 from tracker.operations.audit import Change
+from tracker.store.access.tokens import Role
 from tracker.store.store import Store
 
+ROOT = "/api/v1"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
@@ -153,28 +156,33 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The endpoints of one subject. ``options`` of their decorators are the last fields of Endpoint."""
+    """The endpoints of one subject. ``operation`` is the name of a change in the audit log, empty if there is none;
+    ``options`` of the decorators are the last fields of Endpoint, and ``role``."""
 
     tag: str
     about: str
     all: list[Endpoint] = field(default_factory=list)
 
-    def get(self, path: str, summary: str, **options: Any) -> Callable[[H], H]:
-        return self._declare("GET", path, summary, **options)
+    def get(self, path: str, summary: str, *, role: Role = "read", **options: Any) -> Callable[[H], H]:
+        return self._declare("GET", path, summary, role=role, **options)
 
-    def post(self, path: str, summary: str, **options: Any) -> Callable[[H], H]:
-        return self._declare("POST", path, summary, **options)
+    def post(self, path: str, summary: str, operation: str, **options: Any) -> Callable[[H], H]:
+        return self._declare("POST", path, summary, operation, **options)
 
-    def put(self, path: str, summary: str, **options: Any) -> Callable[[H], H]:
-        return self._declare("PUT", path, summary, **options)
+    def put(self, path: str, summary: str, operation: str, **options: Any) -> Callable[[H], H]:
+        return self._declare("PUT", path, summary, operation, **options)
 
-    def patch(self, path: str, summary: str, **options: Any) -> Callable[[H], H]:
-        return self._declare("PATCH", path, summary, **options)
+    def patch(self, path: str, summary: str, operation: str, **options: Any) -> Callable[[H], H]:
+        return self._declare("PATCH", path, summary, operation, **options)
 
-    def delete(self, path: str, summary: str, **options: Any) -> Callable[[H], H]:
-        return self._declare("DELETE", path, summary, **options)
+    def delete(self, path: str, summary: str, operation: str, **options: Any) -> Callable[[H], H]:
+        return self._declare("DELETE", path, summary, operation, **options)
 
-    def _declare(self, method: str, path: str, summary: str, **options: Any) -> Callable[[H], H]:
+    def _declare(
+        self, method: str, path: str, summary: str, operation: str = "", *, role: Role = "operate", **options: Any
+    ) -> Callable[[H], H]:
+        add_rule(method, ROOT + path, Rule(role, operation))
+
         def declare(handler: H) -> H:
             hints = inspect.get_annotations(handler, eval_str=True)
             if hints["return"] is None:

@@ -42,7 +42,7 @@ async def list_all(call: Call, query: Paged) -> DenialPage:
     return DenialPage(**page_of(query, items, await torrents.denial_count()))
 
 
-@endpoints.put("/denials/{info_hash}", "Deny a torrent")
+@endpoints.put("/denials/{info_hash}", "Deny a torrent", "denial.add")
 async def deny(call: Call, info_hash: InfoHashText, body: DenialPut) -> DenialRow:
     """Applies immediately, and to both halves of a hybrid torrent. Its registration and statistics stay."""
     wanted = parse_info_hash(info_hash)
@@ -50,7 +50,9 @@ async def deny(call: Call, info_hash: InfoHashText, body: DenialPut) -> DenialRo
     return DenialRow(info_hash=wanted.hex(), reason=body.reason)
 
 
-@endpoints.delete("/denials/{info_hash}", "Allow a torrent again", errors={404: "The torrent is not denied."})
+@endpoints.delete(
+    "/denials/{info_hash}", "Allow a torrent again", "denial.remove", errors={404: "The torrent is not denied."}
+)
 async def allow(call: Call, info_hash: InfoHashText) -> None:
     """Both halves of a hybrid torrent."""
     existing(await allow_torrent(call.store, parse_info_hash(info_hash)), "denial")

@@ -118,6 +118,7 @@ async def lookups(call: Call, query: Paged) -> LookedUpTorrents:
 @endpoints.post(
     "/torrents/{info_hash}/dht-lookup",
     "Look up a torrent in the DHT",
+    "torrent.dht_lookup",
     status=202,
     errors=_NOT_NOW,
     location="/jobs/{reply.id}",

@@ -158,7 +158,7 @@ def _list(
         endpoints.get(f"/{name}/{path}", f"Export {what} as {label}", **options)(handler)
 
 
-_list("audit", "changes by admins", AuditExport, _audited, COLUMNS)
+_list("audit", "changes by admins", AuditExport, _audited, COLUMNS, role="admin")
 _TORRENTS, _USERS = partial(partial, torrents.part), partial(partial, users.part)
 _list("torrents", "torrents", TorrentExport, _TORRENTS, (*TorrentRow.model_fields,), errors=FEED_ERRORS)
 _list("users", "users", UserExport, _USERS, (*UserRow.model_fields,), errors=FEED_ERRORS)

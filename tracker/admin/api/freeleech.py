@@ -43,7 +43,7 @@ async def list_all(call: Call, user_id: UserIdText, query: Paged) -> FreeleechPa
     return FreeleechPage(**page_of(query, [FreeleechToken(**row) for row in rows], total))
 
 
-@endpoints.put("/users/{user_id}/freeleech/{info_hash}", "Give a freeleech token", errors=_UNKNOWN)
+@endpoints.put("/users/{user_id}/freeleech/{info_hash}", "Give a freeleech token", "freeleech.give", errors=_UNKNOWN)
 async def give(call: Call, user_id: UserIdText, info_hash: InfoHashText, body: FreeleechNew) -> FreeleechToken:
     """Changes the end of a token that the user has. A user has at most 10,000. One for the v2 half of a hybrid torrent
     is given for its v1 half."""
@@ -57,6 +57,7 @@ async def give(call: Call, user_id: UserIdText, info_hash: InfoHashText, body: F
 @endpoints.delete(
     "/users/{user_id}/freeleech/{info_hash}",
     "Take back a freeleech token",
+    "freeleech.revoke",
     errors={404: "Unknown user, torrent or token."},
 )
 async def take_back(call: Call, user_id: UserIdText, info_hash: InfoHashText) -> None:

@@ -47,7 +47,7 @@ async def show(call: Call, group_id: GroupIdText) -> GroupRow:
     return _row(existing(await call.store.groups.get(int(group_id)), "group"))
 
 
-@endpoints.put("/groups/{group_id}", "Add or replace a group")
+@endpoints.put("/groups/{group_id}", "Add or replace a group", "group.set")
 async def replace(call: Call, group_id: GroupIdText, body: GroupFields) -> GroupRow:
     """Omitted and null fields get their defaults. Applies from the next announce of all users of the group. There are
     at most 200 groups."""
@@ -55,7 +55,7 @@ async def replace(call: Call, group_id: GroupIdText, body: GroupFields) -> Group
     return await show(call, group_id)
 
 
-@endpoints.patch("/groups/{group_id}", "Change a group", errors=_UNKNOWN)
+@endpoints.patch("/groups/{group_id}", "Change a group", "group.set", errors=_UNKNOWN)
 async def edit(call: Call, group_id: GroupIdText, body: GroupFields) -> GroupRow:
     """Omitted and null fields are unchanged."""
     await show(call, group_id)
@@ -63,7 +63,7 @@ async def edit(call: Call, group_id: GroupIdText, body: GroupFields) -> GroupRow
     return await show(call, group_id)
 
 
-@endpoints.delete("/groups/{group_id}", "Delete a group", errors=_UNKNOWN)
+@endpoints.delete("/groups/{group_id}", "Delete a group", "group.delete", errors=_UNKNOWN)
 async def delete(call: Call, group_id: GroupIdText) -> None:
     """Its users keep the number, without rules."""
     existing(await call.store.groups.delete(int(group_id)), "group")

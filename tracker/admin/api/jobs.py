@@ -97,7 +97,7 @@ async def _queue(call: Call, name: str) -> QueueRow:
     return QueueRow(name=name, **await jobs.sizes(name), **asdict(await jobs.limits_of(name)))
 
 
-@endpoints.put("/queues/{queue}/limits", "Set the limits of a queue")
+@endpoints.put("/queues/{queue}/limits", "Set the limits of a queue", "jobs.limit")
 async def limit(call: Call, queue: QueueText, body: LimitsOfQueue) -> QueueRow:
     """Running trackers apply them from their next claim on; jobs that wait keep their priority."""
     await call.store.jobs.set_limits(queue, body.model_dump(exclude_none=True))
@@ -112,7 +112,7 @@ async def list_all(call: Call, queue: QueueText, query: JobQuery) -> JobPage:
     return JobPage(**page_of(query, rows, (await jobs.sizes(queue))[query.status]))
 
 
-@endpoints.delete("/queues/{queue}/jobs", "Delete jobs of a queue", errors=_UNKNOWN_QUEUE)
+@endpoints.delete("/queues/{queue}/jobs", "Delete jobs of a queue", "jobs.purge", errors=_UNKNOWN_QUEUE)
 async def purge(call: Call, queue: QueueText, query: PurgeQuery) -> Purged:
     """Deletes jobs of one status. Running jobs cannot be deleted."""
     await _check(call, queue)
@@ -131,6 +131,7 @@ async def show(call: Call, id: JobIdText) -> JobRow:
 @endpoints.post(
     "/jobs/{id}/retry",
     "Run a job again",
+    "jobs.retry",
     errors={**_UNKNOWN_JOB, 409: "It is pending, running or completed, or a job with the same payload is."},
 )
 async def retry(call: Call, id: JobIdText) -> JobRow:
@@ -139,13 +140,15 @@ async def retry(call: Call, id: JobIdText) -> JobRow:
     return await show(call, id)
 
 
-@endpoints.post("/reprocess", "Rescore torrents", status=202, errors=FULL, location="/jobs/{reply.id}")
+@endpoints.post(
+    "/reprocess", "Rescore torrents", "jobs.reprocess", status=202, errors=FULL, location="/jobs/{reply.id}"
+)
 async def reprocess(call: Call, body: ReprocessFilter) -> JobEnqueued:
     """Queues a job that rescores all matching torrents."""
     return JobEnqueued.from_record(await service.rescore(call.store.jobs, **body.model_dump()))
 
 
-@endpoints.post("/sweep", "Sweep all swarms now", status=202, errors=FULL, location="/jobs/{reply.id}")
+@endpoints.post("/sweep", "Sweep all swarms now", "jobs.sweep", status=202, errors=FULL, location="/jobs/{reply.id}")
 async def sweep(call: Call) -> JobEnqueued:
     """Queues a job that removes timed-out peers, repairs counts and forgets empty torrents."""
     return JobEnqueued.from_record(await service.sweep(call.store.jobs))

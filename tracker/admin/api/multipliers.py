@@ -32,7 +32,7 @@ async def show(call: Call) -> Multipliers:
     return Multipliers.model_validate(split_ends(*await call.store.multipliers.get()))
 
 
-@endpoints.put("/multipliers", "Replace the multipliers for all users")
+@endpoints.put("/multipliers", "Replace the multipliers for all users", "multipliers.set", role="admin")
 async def replace(call: Call, body: MultipliersNew) -> Multipliers:
     """Omitted ones are reset to 1."""
     upload, download = join_ends(body.model_dump()).values()

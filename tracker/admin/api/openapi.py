@@ -7,15 +7,14 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from tracker import __version__
-from tracker.admin.api.contract import Body, Download, Endpoint, Endpoints, Export, Reply
+from tracker.admin.api.contract import ROOT, Body, Download, Endpoint, Endpoints, Export, Reply
 from tracker.admin.api.reading import JSON, media_type
-from tracker.admin.api.routing import IDEMPOTENCY_KEY, ROOT, SHARDS_UNAVAILABLE
+from tracker.admin.api.routing import IDEMPOTENCY_KEY, SHARDS_UNAVAILABLE
 from tracker.admin.auth.auth import CSRF_HEADER
-from tracker.admin.auth.permissions import rule_of
+from tracker.admin.auth.permissions import RULES
 from tracker.admin.http.cookies import COOKIE
 from tracker.admin.http.problems import CONTENT_TYPE
 from tracker.store.access.repeats import KEY
-from tracker.store.access.tokens import Role
 
 REF = "#/components/schemas/{model}"
 Schema = dict[str, Any]
@@ -129,7 +128,7 @@ def _operation(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
         "operationId": endpoint.name,
         "tags": [endpoint.tag],
         "summary": endpoint.summary,
-        "x-role": _role(endpoint),
+        "x-role": RULES[f"{endpoint.method} {ROOT}{endpoint.path}"].role,
     }
     if endpoint.description:
         operation["description"] = endpoint.description
@@ -145,12 +144,6 @@ def _operation(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
         operation["requestBody"] = {"required": True, "content": content}
     operation["responses"] = _responses(endpoint, references)
     return operation
-
-
-def _role(endpoint: Endpoint) -> Role:
-    rule = rule_of(endpoint.method, ROOT + endpoint.path)
-    assert rule is not None, f"{endpoint.method} {endpoint.path} is missing in admin/auth/permissions.py"
-    return rule.role
 
 
 def _parameters(place: Literal["path", "query"], model: type[BaseModel] | None) -> list[Schema]:

@@ -7,7 +7,7 @@ import orjson
 from aiohttp import web
 from pydantic import BaseModel
 
-from tracker.admin.api.contract import Call, Download, Endpoint, Export, Reply
+from tracker.admin.api.contract import ROOT, Call, Download, Endpoint, Export, Reply
 from tracker.admin.api.reading import JSON, read
 from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.recording import CHANGE, note_created, touch_named
@@ -17,7 +17,6 @@ from tracker.errors import ClientError, Conflict, NotFound
 from tracker.operations.audit import Change
 from tracker.store.sharding.unavailable import MAIN, noting_unavailable_shards
 
-ROOT = "/api/v1"
 IDEMPOTENCY_KEY = "Idempotency-Key"
 SHARDS_UNAVAILABLE, MAIN_UNAVAILABLE = "shards_unavailable", "main_unavailable"
 """The member of a reply that names the shards that it leaves out."""

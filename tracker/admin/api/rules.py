@@ -49,14 +49,14 @@ async def of_user(call: Call, user_id: UserIdText) -> RuleList:
     return _listed(call, user.upload_multiplier, user.download_multiplier)
 
 
-@endpoints.put("/users/{user_id}/rules/{name}", "Set a rule of a user", errors=_UNKNOWN_USER)
+@endpoints.put("/users/{user_id}/rules/{name}", "Set a rule of a user", "user.edit", errors=_UNKNOWN_USER)
 async def set_of_user(call: Call, user_id: UserIdText, name: RuleName, body: RuleNew) -> RuleList:
     """Replaces the rule of this name, or adds one. The others stay, except those that have ended."""
     await call.store.users.change_rule(await _passkey(call, user_id), _change(call, name, body))
     return await of_user(call, user_id)
 
 
-@endpoints.delete("/users/{user_id}/rules/{name}", "Remove a rule of a user", errors=_NO_USER_RULE)
+@endpoints.delete("/users/{user_id}/rules/{name}", "Remove a rule of a user", "user.edit", errors=_NO_USER_RULE)
 async def remove_of_user(call: Call, user_id: UserIdText, name: RuleName) -> None:
     passkey = await _passkey(call, user_id)
     existing(await call.store.users.change_rule(passkey, _removal(call, name)), "rule")
@@ -68,7 +68,7 @@ async def of_torrent(call: Call, info_hash: InfoHashText) -> RuleList:
     return _listed(call, torrent.upload_multiplier, torrent.download_multiplier)
 
 
-@endpoints.put("/torrents/{info_hash}/rules/{name}", "Set a rule of a torrent", errors=_UNKNOWN_TORRENT)
+@endpoints.put("/torrents/{info_hash}/rules/{name}", "Set a rule of a torrent", "torrent.edit", errors=_UNKNOWN_TORRENT)
 async def set_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName, body: RuleNew) -> RuleList:
     """As for a user. A torrent with 0 for upload and for download is neutral: nothing counts, whatever other rules
     say."""
@@ -76,7 +76,9 @@ async def set_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName, bo
     return await of_torrent(call, info_hash)
 
 
-@endpoints.delete("/torrents/{info_hash}/rules/{name}", "Remove a rule of a torrent", errors=_NO_TORRENT_RULE)
+@endpoints.delete(
+    "/torrents/{info_hash}/rules/{name}", "Remove a rule of a torrent", "torrent.edit", errors=_NO_TORRENT_RULE
+)
 async def remove_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName) -> None:
     wanted = await _registered(call, info_hash)
     existing(await change_torrent_rule(call.store, wanted, _removal(call, name)), "rule")
@@ -87,14 +89,20 @@ async def of_all(call: Call) -> RuleList:
     return _listed(call, *await call.store.multipliers.get())
 
 
-@endpoints.put("/multipliers/rules/{name}", "Set a rule for all users")
+@endpoints.put("/multipliers/rules/{name}", "Set a rule for all users", "multipliers.set", role="admin")
 async def set_of_all(call: Call, name: RuleName, body: RuleNew) -> RuleList:
     """As for a user."""
     await call.store.multipliers.change_rule(_change(call, name, body))
     return await of_all(call)
 
 
-@endpoints.delete("/multipliers/rules/{name}", "Remove a rule for all users", errors={404: "Unknown rule."})
+@endpoints.delete(
+    "/multipliers/rules/{name}",
+    "Remove a rule for all users",
+    "multipliers.set",
+    role="admin",
+    errors={404: "Unknown rule."},
+)
 async def remove_of_all(call: Call, name: RuleName) -> None:
     existing(await call.store.multipliers.change_rule(_removal(call, name)), "rule")
 

@@ -55,20 +55,25 @@ class TokenCreated(TokenRow):
     token: str = Field(description="Send it as `Authorization: Bearer …`.")
 
 
-@endpoints.get("/tokens", "List tokens")
+@endpoints.get("/tokens", "List tokens", role="admin")
 async def list_all(call: Call) -> TokenList:
     return TokenList(items=[TokenRow(**shown(token)) for token in await call.store.tokens.list()])
 
 
 @endpoints.post(
-    "/tokens", "Create a token", status=201, errors={409: "The name is taken, or there are too many tokens."}
+    "/tokens",
+    "Create a token",
+    "token.create",
+    role="admin",
+    status=201,
+    errors={409: "The name is taken, or there are too many tokens."},
 )
 async def create(call: Call, body: TokenNew) -> TokenCreated:
     token, text = await call.store.tokens.create(body.name, body.role, expires=body.expires, addresses=body.addresses)
     return TokenCreated(**shown(token), token=text)
 
 
-@endpoints.delete("/tokens/{token_id}", "Revoke a token", errors={404: "Unknown token."})
+@endpoints.delete("/tokens/{token_id}", "Revoke a token", "token.revoke", role="admin", errors={404: "Unknown token."})
 async def revoke(call: Call, token_id: TokenIdText) -> None:
     """Requests with it are refused immediately, and its sessions end."""
     await call.store.tokens.revoke(token_id)

@@ -162,6 +162,7 @@ async def part(call: Call, query: TorrentQuery, cursor: str, count: int) -> Part
 @endpoints.post(
     "/torrents",
     "Register a torrent",
+    "torrent.add",
     status=201,
     known=_KNOWN,
     errors=_REFUSED,
@@ -181,6 +182,7 @@ async def create(call: Call, body: TorrentNew) -> RegisteredAll:
 @endpoints.post(
     "/torrent-files",
     "Register a torrent by file",
+    "torrent.add",
     status=201,
     known=_KNOWN,
     errors={409: "One of its hashes is a half of another hybrid torrent."},
@@ -209,7 +211,9 @@ def _registered(added: Sequence[Added]) -> RegisteredAll:
     return RegisteredAll(torrents=list(map(Registered.from_record, added)), new=any(each.new for each in added))
 
 
-@endpoints.patch("/torrents/{info_hash}", "Change a torrent", errors={**_UNKNOWN, 409: _NO_HALF.capitalize()})
+@endpoints.patch(
+    "/torrents/{info_hash}", "Change a torrent", "torrent.edit", errors={**_UNKNOWN, 409: _NO_HALF.capitalize()}
+)
 async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> TorrentRow:
     """Disabling applies immediately; without a reason peers see a default one. `enabled`, `reason` and multipliers
     also change the other half of a hybrid torrent."""
@@ -221,7 +225,7 @@ async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> Torren
     return row(await known(call, info_hash))
 
 
-@endpoints.delete("/torrents/{info_hash}", "Remove a torrent", errors=_UNKNOWN)
+@endpoints.delete("/torrents/{info_hash}", "Remove a torrent", "torrent.remove", errors=_UNKNOWN)
 async def remove(call: Call, info_hash: InfoHashText) -> None:
     """Unregisters it; its peers disappear within seconds. In open mode the next announce registers it again: deny it
     instead. The other half of a hybrid torrent stays, and counts for itself from then on."""
@@ -287,7 +291,7 @@ class TorrentOutcomes(Outcomes[TorrentOutcome]):
     """What became of each row, in order."""
 
 
-@endpoints.post("/torrents/batch", "Register or change many torrents")
+@endpoints.post("/torrents/batch", "Register or change many torrents", "torrent.batch")
 async def batch(call: Call, body: TorrentBatch) -> TorrentOutcomes:
     """An invalid row changes nothing, and the others are applied. A repeated batch changes nothing more: torrents that
     exist are `known`. The torrent that `hybrid_of` names must exist, or stand in an earlier row."""

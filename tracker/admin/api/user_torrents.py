@@ -44,7 +44,7 @@ class HistoryOutcomes(Outcomes[HistoryOutcome]):
     """What became of each row, in order."""
 
 
-@endpoints.post("/user-torrents/batch", "Bring along the history of users")
+@endpoints.post("/user-torrents/batch", "Bring along the history of users", "user_torrent.batch")
 async def batch(call: Call, body: HistoryBatch) -> HistoryOutcomes:
     """For a site that moves in: what its former tracker counted. Announces add to it. An invalid row changes nothing,
     and the others are applied. A repeated batch changes nothing more."""

@@ -189,13 +189,13 @@ async def part(call: Call, query: UserQuery, cursor: str, count: int) -> Part:
     return Part(list(map(fields_of, await call.store.users.by_ids(ids))), after, since=since)
 
 
-@endpoints.post("/users", "Add a user", status=201, errors=_TAKEN, location="/users/{reply.user_id}")
+@endpoints.post("/users", "Add a user", "user.add", status=201, errors=_TAKEN, location="/users/{reply.user_id}")
 async def create(call: Call, body: UserNew) -> Passkey:
     """The response contains the passkey."""
     return _passkey(call, await call.store.users.add(body.user_id, body.passkey, **_given(call, body)))
 
 
-@endpoints.post("/users/lookup", "Find a user by passkey", errors=_UNKNOWN)
+@endpoints.post("/users/lookup", "Find a user by passkey", "", errors=_UNKNOWN)
 async def lookup(call: Call, body: PasskeyLookup) -> UserDetails:
     """POST, because proxies log URLs, and a passkey is a secret."""
     return await _details(call, existing(await call.store.users.get(body.passkey), "user"))
@@ -223,6 +223,7 @@ async def _details(call: Call, user: User) -> UserDetails:
 @endpoints.patch(
     "/users/{user_id}",
     "Change a user",
+    "user.edit",
     errors=_UNKNOWN | {409: "The passkey is taken, or another request had the Idempotency-Key."},
     repeatable=True,
 )
@@ -241,14 +242,14 @@ async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
     return UserRow(**fields_of(await _known(call, user_id)))
 
 
-@endpoints.post("/users/{user_id}/passkey", "Replace the passkey", errors=_UNKNOWN)
+@endpoints.post("/users/{user_id}/passkey", "Replace the passkey", "user.rotate", errors=_UNKNOWN)
 async def rotate(call: Call, user_id: UserIdText) -> Passkey:
     """The old passkey stops working immediately. The response contains the new one."""
     user = await _known(call, user_id)
     return _passkey(call, await call.store.users.rotate(user.passkey))
 
 
-@endpoints.delete("/users/{user_id}", "Delete a user", errors=_UNKNOWN)
+@endpoints.delete("/users/{user_id}", "Delete a user", "user.delete", role="admin", errors=_UNKNOWN)
 async def delete(call: Call, user_id: UserIdText) -> None:
     """Deletes all totals too."""
     await call.store.users.delete(user_id)
@@ -271,7 +272,7 @@ async def unregistered(call: Call, user_id: UserIdText) -> UnregisteredTorrents:
     return UnregisteredTorrents(items=[Unregistered.from_record(each) for each in tried])
 
 
-@endpoints.post("/users/{user_id}/forgive", "Forgive all hit-and-runs", errors=_UNKNOWN)
+@endpoints.post("/users/{user_id}/forgive", "Forgive all hit-and-runs", "user.forgive", errors=_UNKNOWN)
 async def forgive(call: Call, user_id: UserIdText) -> Forgiven:
     """Past downloads do not count again; new downloads above the threshold do."""
     await _known(call, user_id)
@@ -279,7 +280,10 @@ async def forgive(call: Call, user_id: UserIdText) -> Forgiven:
 
 
 @endpoints.post(
-    "/users/{user_id}/forgive/{torrent_id}", "Forgive one hit-and-run", errors={404: "Unknown user or hit-and-run."}
+    "/users/{user_id}/forgive/{torrent_id}",
+    "Forgive one hit-and-run",
+    "user.forgive",
+    errors={404: "Unknown user or hit-and-run."},
 )
 async def forgive_one(call: Call, user_id: UserIdText, torrent_id: UserIdText) -> Forgiven:
     """By `torrent_id`."""
@@ -365,7 +369,7 @@ class UserOutcomes(Outcomes[UserOutcome]):
     """What became of each row, in order."""
 
 
-@endpoints.post("/users/batch", "Add or change many users", repeatable=True)
+@endpoints.post("/users/batch", "Add or change many users", "user.batch", repeatable=True)
 async def batch(call: Call, body: UserBatch) -> UserOutcomes:
     """An invalid row changes nothing, and the others are applied. A repeated batch changes nothing more: users that
     exist are `known`. One that adds to totals needs an `Idempotency-Key` for that."""

@@ -120,6 +120,7 @@ async def list_all(call: Call) -> ProjectList:
 @endpoints.post(
     "/work/projects",
     "Create a project",
+    "project.create",
     status=201,
     errors={409: "The name is taken."},
     location="/work/projects/{reply.name}",
@@ -134,13 +135,15 @@ async def show(call: Call, project: ProjectText) -> ProjectDetails:
     return await _details(call, await call.store.work.projects.get(project))
 
 
-@endpoints.patch("/work/projects/{project}", "Edit a project", errors=UNKNOWN_PROJECT)
+@endpoints.patch("/work/projects/{project}", "Edit a project", "project.edit", errors=UNKNOWN_PROJECT)
 async def edit(call: Call, project: ProjectText, body: ProjectPatch) -> ProjectDetails:
     """Applies from the next call of a claimant on. The kind cannot be changed."""
     return await _details(call, await call.store.work.projects.edit(project, _given(body)))
 
 
-@endpoints.delete("/work/projects/{project}", "Delete a project", errors=UNKNOWN_PROJECT)
+@endpoints.delete(
+    "/work/projects/{project}", "Delete a project", "project.delete", role="admin", errors=UNKNOWN_PROJECT
+)
 async def delete(call: Call, project: ProjectText) -> None:
     """Deletes its items, claims, log and leaderboards. Other projects are unchanged."""
     await call.store.work.projects.delete(project)

@@ -60,44 +60,46 @@ class BlockLog(Reply):
     next_before: str | None = Field(description="`before` of the next page; null on the last.")
 
 
-@endpoints.get("/work/blocked", "List who is blocked in all projects")
+@endpoints.get("/work/blocked", "List who is blocked in all projects", role="operate")
 async def list_everywhere(call: Call) -> BlockedList:
     return BlockedList(items=await call.store.work.blocks.all())
 
 
-@endpoints.post("/work/blocked", "Block in all projects")
+@endpoints.post("/work/blocked", "Block in all projects", "block.add")
 async def block_everywhere(call: Call, body: Block) -> BlockedOne:
     """Applies from the next request on. Claims stay until they end."""
     new = await call.store.work.blocks.block(body.who)
     return BlockedOne(who=body.who, new=new)
 
 
-@endpoints.delete("/work/blocked", "Unblock in all projects")
+@endpoints.delete("/work/blocked", "Unblock in all projects", "block.remove")
 async def unblock_everywhere(call: Call, query: UnblockQuery) -> None:
     """Blocks of single projects stay."""
     await call.store.work.blocks.unblock(query.who)
 
 
-@endpoints.get("/work/projects/{project}/blocked", "List who is blocked in a project", errors=UNKNOWN_PROJECT)
+@endpoints.get(
+    "/work/projects/{project}/blocked", "List who is blocked in a project", role="operate", errors=UNKNOWN_PROJECT
+)
 async def list_all(call: Call, project: ProjectText) -> BlockedList:
     await call.store.work.projects.get(project)
     return BlockedList(items=await call.store.work.blocks.all(project))
 
 
-@endpoints.post("/work/projects/{project}/blocked", "Block in a project", errors=UNKNOWN_PROJECT)
+@endpoints.post("/work/projects/{project}/blocked", "Block in a project", "block.add", errors=UNKNOWN_PROJECT)
 async def block(call: Call, project: ProjectText, body: Block) -> BlockedOne:
     """Applies from the next request on. Claims stay until they end."""
     new = await call.store.work.blocks.block(body.who, project)
     return BlockedOne(who=body.who, new=new)
 
 
-@endpoints.delete("/work/projects/{project}/blocked", "Unblock in a project", errors=NOT_BLOCKED)
+@endpoints.delete("/work/projects/{project}/blocked", "Unblock in a project", "block.remove", errors=NOT_BLOCKED)
 async def unblock(call: Call, project: ProjectText, query: UnblockQuery) -> None:
     """A block in all projects stays."""
     existing(await call.store.work.blocks.unblock(query.who, project), "block")
 
 
-@endpoints.get("/work/projects/{project}/blocked-log", "List changes of blocks", errors=UNKNOWN_PROJECT)
+@endpoints.get("/work/projects/{project}/blocked-log", "List changes of blocks", role="operate", errors=UNKNOWN_PROJECT)
 async def log(call: Call, project: ProjectText, query: LogQuery) -> BlockLog:
     """And reports with wrong domains. About the last 1,000 entries are kept."""
     await call.store.work.projects.get(project)

@@ -66,7 +66,7 @@ async def list_all(call: Call, project: ProjectText, query: ClaimQuery) -> Claim
     return ClaimPage(items=items, next_cursor=found.cursor or None)
 
 
-@endpoints.post("/work/projects/{project}/claims/release", "Release claims", errors=UNKNOWN_PROJECT)
+@endpoints.post("/work/projects/{project}/claims/release", "Release claims", "claims.release", errors=UNKNOWN_PROJECT)
 async def release(call: Call, project: ProjectText, body: ReleaseFilter) -> Released:
     """Their items are wanted again, in the queues that they came from."""
     if body == ReleaseFilter():

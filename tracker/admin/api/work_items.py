@@ -112,7 +112,7 @@ async def list_all(call: Call, project: ProjectText, query: ItemQuery) -> ItemPa
     return ItemPage(items=rows, next_cursor=page.cursor or None)
 
 
-@endpoints.post("/work/projects/{project}/items", "Add items", errors=UNKNOWN_PROJECT)
+@endpoints.post("/work/projects/{project}/items", "Add items", "items.add", errors=UNKNOWN_PROJECT)
 async def add(call: Call, project: ProjectText, body: ItemsNew) -> ItemsAdded:
     """Items that are wanted, claimed or done already are skipped. In a project of kind `seeding` they must be
     registered torrents."""
@@ -120,7 +120,7 @@ async def add(call: Call, project: ProjectText, body: ItemsNew) -> ItemsAdded:
     return ItemsAdded.from_record(await add_items(call.store, project, new, again=body.again))
 
 
-@endpoints.post("/work/projects/{project}/item-list", "Add items of a text", errors=UNKNOWN_PROJECT)
+@endpoints.post("/work/projects/{project}/item-list", "Add items of a text", "items.add", errors=UNKNOWN_PROJECT)
 async def add_list(call: Call, project: ProjectText, query: ListQuery, body: Lines) -> ItemsAdded:
     """The body is text, one item a line. Empty lines are ignored. If one item is invalid, none is added."""
     asked = (query.claimant,) if query.claimant else ()
@@ -128,7 +128,7 @@ async def add_list(call: Call, project: ProjectText, query: ListQuery, body: Lin
     return ItemsAdded.from_record(await add_items(call.store, project, new, again=query.again))
 
 
-@endpoints.delete("/work/projects/{project}/items", "Remove items of a list", errors=UNKNOWN_PROJECT)
+@endpoints.delete("/work/projects/{project}/items", "Remove items of a list", "items.purge", errors=UNKNOWN_PROJECT)
 async def purge(call: Call, project: ProjectText, query: PurgeQuery) -> ItemsPurged:
     """Removes all items of a queue, or forgets finished ones. Claims stay."""
     removed = await purge_items(call.store, project, query.list, before=query.before)
@@ -143,7 +143,7 @@ async def show(call: Call, project: ProjectText, query: ItemName) -> ItemDetails
     return ItemDetails(item=item.name, status=status, copies=item.copies, claimants=list(item.claimants))
 
 
-@endpoints.delete("/work/projects/{project}/item", "Remove an item", errors=UNKNOWN_ITEM)
+@endpoints.delete("/work/projects/{project}/item", "Remove an item", "items.remove", errors=UNKNOWN_ITEM)
 async def remove(call: Call, project: ProjectText, query: ItemName) -> None:
     """Its copies in queues are removed; if it is done, that is forgotten. Claims stay."""
     existing(await call.store.work.items.purge(project, [query.name]), "item")

@@ -1,8 +1,8 @@
 """Authentication and authorization. Everything not allowed here is refused, including unknown paths.
 
 Programs send a token (``Authorization: Bearer …``). Browsers send a session cookie, set by the sign-in. permissions.py
-lists which role each route needs. Browsers attach cookies to cross-site requests too, so a change with a
-cookie also needs the session's CSRF token and an Origin of this port.
+knows which role each route needs. Browsers attach cookies to cross-site requests too, so a change with a cookie also
+needs the session's CSRF token and an Origin of this port.
 
 Recent readers of /metrics are remembered for when the store is unavailable: Prometheus would lose the tracker exactly
 during an incident. A token that is revoked or expires during the outage can read metrics until the store is back, if it

@@ -1,31 +1,31 @@
 """The dashboard: pages rendered on the server, with htmx, live updates and charts."""
 
+from collections.abc import Sequence
+
 import orjson
 from aiohttp import web
 
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import CONTENT_TYPE, Handler
-from tracker.admin.pages import (
-    audit,
-    clients,
-    deny_list,
-    dht,
-    failures,
-    history,
-    jobs,
-    overview,
-    system,
-    tokens,
-    torrent,
-    torrents,
-    user,
-    users,
-    work,
-    work_project,
-    world,
-)
+from tracker.admin.pages import overview
+from tracker.admin.pages.audit import AuditPage
+from tracker.admin.pages.clients import ClientPages
+from tracker.admin.pages.deny_list import DenyListPage
+from tracker.admin.pages.dht import DhtPage
+from tracker.admin.pages.failures import FailurePages
+from tracker.admin.pages.history import HistoryPages
+from tracker.admin.pages.jobs import JobPages
 from tracker.admin.pages.live import LatestReading, Live
-from tracker.admin.pages.rendering import render, setup_templates
+from tracker.admin.pages.rendering import Pages, render, setup_templates
+from tracker.admin.pages.system import SystemPages
+from tracker.admin.pages.tokens import TokenPage
+from tracker.admin.pages.torrent import TorrentPage
+from tracker.admin.pages.torrents import TorrentPages
+from tracker.admin.pages.user import UserPage
+from tracker.admin.pages.users import UserPages
+from tracker.admin.pages.work import WorkPages
+from tracker.admin.pages.work_project import ProjectPages
+from tracker.admin.pages.world import WorldPages
 
 
 def setup(app: web.Application) -> None:
@@ -34,28 +34,32 @@ def setup(app: web.Application) -> None:
     app.middlewares.insert(0, error_page_middleware)
 
 
+_PAGES: Sequence[type[Pages]] = (
+    HistoryPages,
+    FailurePages,
+    TorrentPages,
+    DenyListPage,
+    TorrentPage,
+    UserPages,
+    UserPage,
+    WorldPages,
+    WorkPages,
+    ProjectPages,
+    DhtPage,
+    JobPages,
+    ClientPages,
+    SystemPages,
+    TokenPage,
+    AuditPage,
+)
+
+
 def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    """The routes of all pages."""
     latest_reading = LatestReading(context)
     return [
         web.get("/live", Live(context, latest_reading).handle, allow_head=False),
         *overview.routes(context, latest_reading),
-        *history.HistoryPages(context).routes(),
-        *failures.FailurePages(context).routes(),
-        *torrents.TorrentPages(context).routes(),
-        *deny_list.DenyListPage(context).routes(),
-        *torrent.TorrentPage(context).routes(),
-        *users.UserPages(context).routes(),
-        *user.UserPage(context).routes(),
-        *world.WorldPages(context).routes(),
-        *work.WorkPages(context).routes(),
-        *work_project.ProjectPages(context).routes(),
-        *dht.routes(context),
-        *jobs.JobPages(context).routes(),
-        *clients.ClientPages(context).routes(),
-        *system.routes(context),
-        *tokens.TokenPage(context).routes(),
-        *audit.routes(context),
+        *(route for pages in _PAGES for route in pages(context).routes()),
     ]
 
 

@@ -9,11 +9,10 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from tracker.admin.auth.permissions import RULES
-from tracker.admin.context import AdminContext
 from tracker.admin.pages.formats import input_time
 from tracker.admin.pages.forms import clean
 from tracker.admin.pages.paging import exports_of
-from tracker.admin.pages.rendering import render
+from tracker.admin.pages.rendering import Pages, get, render
 from tracker.errors import ClientError
 from tracker.store.access.audit import MAX_OBJECTS, Audit, AuditEntry, AuditFilter, ChangedObject, Way
 from tracker.store.schema.multipliers import parse_past
@@ -24,22 +23,22 @@ from tracker.store.users.rules import Group
 from tracker.store.work.records import Project
 
 PAGE = 50
-OPERATIONS = sorted({rule.operation for rule in RULES.values() if rule.operation})
 _MAX_TEXT = 200
 _RECORDS: dict[str, type] = {"torrent": Torrent, "user": User, "group": Group, "project": Project}
 _FIELDS = ("actor", "operation", "object", "way", "since", "until")
 
 
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    async def show(request: web.Request) -> web.Response:
+class AuditPage(Pages):
+    @get("/audit", role="admin")
+    async def show(self, request: web.Request) -> web.Response:
         """The query has the filters, and ``cursor``."""
         texts = {name: clean(request.query.get(name, ""), _MAX_TEXT) for name in _FIELDS}
         cursor, error = clean(request.query.get("cursor", ""), 50), ""
         entries: list[AuditEntry] = []
         after = ""
         try:
-            wanted = _filter(texts, context.clock())
-            entries, after = await _page(context.store.audit, wanted, cursor)
+            wanted = _filter(texts, self._clock())
+            entries, after = await _page(self._store.audit, wanted, cursor)
         except ClientError as problem:
             wanted, error = AuditFilter(), str(problem)
         given = {name: text for name, text in texts.items() if text}
@@ -49,16 +48,13 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
             # The browser refuses other values than such times.
             "filters": {**texts, "since": input_time(wanted.since), "until": input_time(wanted.until)},
             "filtered": bool(given),
-            "operations": OPERATIONS,
+            "operations": sorted({rule.operation for rule in RULES.values()} - {""}),
             "ways": get_args(Way),
             "first_url": f"/audit?{urlencode(given)}" if cursor else "",
             "next_url": f"/audit?{urlencode({**given, 'cursor': after})}" if after else "",
             "exports": exports_of("/audit", exported),
-            "error": error,
         }
-        return render(request, "audit.html", variables, status=422 if error else 200)
-
-    return [web.get("/audit", show)]
+        return render(request, "audit.html", variables, error=error)
 
 
 async def _page(audit: Audit, wanted: AuditFilter, cursor: str) -> tuple[list[AuditEntry], str]:

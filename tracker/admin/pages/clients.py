@@ -9,7 +9,7 @@ from aiohttp import web
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import cursor_number, errors_on, page_number, read_form
 from tracker.admin.pages.paging import turned
-from tracker.admin.pages.rendering import Pages, done, render
+from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.access.client_lists import AllowList, DenyList
@@ -25,16 +25,7 @@ class ClientPages(Pages):
     def _lists(self) -> Mapping[str, AllowList | DenyList]:
         return {"allowed": self._store.allow_list, "denied": self._store.deny_list}
 
-    def routes(self) -> list[web.AbstractRouteDef]:
-        return [
-            web.get("/clients", self.show),
-            web.get("/clients/program", self.program),
-            web.post("/clients/allow", self.add),
-            web.post("/clients/disallow", self.remove),
-            web.post("/clients/deny", self.add),
-            web.post("/clients/undeny", self.remove),
-        ]
-
+    @get("/clients/program")
     async def program(self, request: web.Request) -> web.Response:
         """The versions of a program, and its refusals. The query has ``name`` and ``period``."""
         name, period = request.query.get("name", ""), self._period(request.query.get("period", ""))
@@ -55,6 +46,7 @@ class ClientPages(Pages):
         }
         return render(request, "program.html", variables)
 
+    @get("/clients")
     async def show(self, request: web.Request, error: str = "") -> web.Response:
         """The query has ``period`` (all or YYYY-MM), and ``page`` and ``refused``, pages of the two leaderboards."""
         period = self._period(request.query.get("period", ""))
@@ -68,11 +60,10 @@ class ClientPages(Pages):
             "failures": await self._board("failures", period, page=joins, refused=refused),
             "enabled": {"allowed": clients.allow_list, "denied": clients.deny_list},
             "lists": {which: await self._listed(request, which) for which in self._lists},
-            "error": error,
             "refused_list": _list_of(request) if error else "",
             "given": {name: form.text(name) for name in ("prefix", "text")},
         }
-        return render(request, "clients.html", variables, status=422 if error else 200)
+        return render(request, "clients.html", variables, error=error)
 
     async def _listed(self, request: web.Request, which: str) -> dict[str, Any]:
         """A page of a list, and the address of the next."""
@@ -103,12 +94,16 @@ class ClientPages(Pages):
             **turned(here, number, PAGE, len(board), name, f"#{kind}"),
         }
 
+    @post("/clients/allow", "client.allow")
+    @post("/clients/deny", "client.deny")
     @errors_on("show")
     async def add(self, request: web.Request) -> web.Response:
         form = await read_form(request)
         await self._lists[_list_of(request)].add(parse_prefix(form.text("prefix")), form.text("text"))
         return done(request, "/clients", "added")
 
+    @post("/clients/disallow", "client.disallow")
+    @post("/clients/undeny", "client.undeny")
     @errors_on("show")
     async def remove(self, request: web.Request) -> web.Response:
         form = await read_form(request)

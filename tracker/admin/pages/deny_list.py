@@ -4,36 +4,31 @@ from aiohttp import web
 
 from tracker.admin.pages.forms import errors_on, page_number, read_form
 from tracker.admin.pages.paging import turned
-from tracker.admin.pages.rendering import Pages, done, render
+from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent, parse_hash
 
 PAGE = 50
 
 
 class DenyListPage(Pages):
-    def routes(self) -> list[web.AbstractRouteDef]:
-        return [
-            web.get("/torrents/denied", self.show),
-            web.post("/torrents/denied", self.deny),
-            web.post("/torrents/denied/allow", self.allow),
-        ]
-
+    @get("/torrents/denied")
     async def show(self, request: web.Request, error: str = "") -> web.Response:
         number, torrents = page_number(request.query.get("page", "")), self._store.torrents
         variables = {
             "denials": await torrents.denials((number - 1) * PAGE, PAGE),
             **turned("/torrents/denied", number, PAGE, await torrents.denial_count()),
-            "error": error,
             "info_hash": (await read_form(request)).text("info_hash"),
         }
-        return render(request, "torrents_denied.html", variables, status=422 if error else 200)
+        return render(request, "torrents_denied.html", variables, error=error)
 
+    @post("/torrents/denied", "denial.add")
     @errors_on("show")
     async def deny(self, request: web.Request) -> web.Response:
         form = await read_form(request)
         await deny_torrent(self._store, parse_hash(form.text("info_hash")), form.text("reason") or NOT_SERVED)
         return done(request, "/torrents/denied", "added")
 
+    @post("/torrents/denied/allow", "denial.remove")
     @errors_on("show")
     async def allow(self, request: web.Request) -> web.Response:
         await allow_torrent(self._store, parse_hash((await read_form(request)).text("info_hash")))

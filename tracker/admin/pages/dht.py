@@ -4,8 +4,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from tracker.admin.context import AdminContext
-from tracker.admin.pages.rendering import render, wants_part
+from tracker.admin.pages.rendering import Pages, get, render, wants_part
 from tracker.store.dht.status import FAMILIES, NodeStatus, State
 
 LOOKUPS = 30
@@ -25,33 +24,31 @@ class NodeView(NamedTuple):
     """Nodes of the largest bucket."""
 
 
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    async def show(request: web.Request) -> web.Response:
+class DhtPage(Pages):
+    @get("/dht")
+    async def show(self, request: web.Request) -> web.Response:
         """htmx gets only the part that changes."""
         part = wants_part(request)
-        return render(request, "parts/dht.html" if part else "dht.html", await _variables(context))
+        return render(request, "parts/dht.html" if part else "dht.html", await self._variables())
 
-    return [web.get("/dht", show)]
-
-
-async def _variables(context: AdminContext) -> dict[str, Any]:
-    now, store, settings = context.clock(), context.store, context.settings.dht
-    nodes = [_view(status, now) for status in await store.dht_nodes.statuses()]
-    announced, hashes = await store.dht_nodes.hashes(None, 0, HASHES)
-    known = {each.info_hash: each for each in await store.torrents.get_all([row.info_hash for row in hashes])}
-    found = await store.dht_torrents.last_lookups(0, LOOKUPS)
-    times = dict(found)
-    torrents = await store.torrents.by_ids([torrent_id for torrent_id, _ in found])
-    return {
-        "is_here": any(node.status.name == settings.node_name for node in nodes),
-        "nodes": nodes,
-        "families": FAMILIES,
-        "hashes": [(row, known.get(row.info_hash)) for row in hashes],
-        "announced": announced,
-        "lookups": [(torrent, times.get(torrent.torrent_id)) for torrent in torrents],
-        "looked_up": await store.dht_torrents.looked_up_count(),
-        "now": now,
-    }
+    async def _variables(self) -> dict[str, Any]:
+        now, store, settings = self._clock(), self._store, self._context.settings.dht
+        nodes = [_view(status, now) for status in await store.dht_nodes.statuses()]
+        announced, hashes = await store.dht_nodes.hashes(None, 0, HASHES)
+        known = {each.info_hash: each for each in await store.torrents.get_all([row.info_hash for row in hashes])}
+        found = await store.dht_torrents.last_lookups(0, LOOKUPS)
+        times = dict(found)
+        torrents = await store.torrents.by_ids([torrent_id for torrent_id, _ in found])
+        return {
+            "is_here": any(node.status.name == settings.node_name for node in nodes),
+            "nodes": nodes,
+            "families": FAMILIES,
+            "hashes": [(row, known.get(row.info_hash)) for row in hashes],
+            "announced": announced,
+            "lookups": [(torrent, times.get(torrent.torrent_id)) for torrent in torrents],
+            "looked_up": await store.dht_torrents.looked_up_count(),
+            "now": now,
+        }
 
 
 def _view(status: NodeStatus, now: float) -> NodeView:

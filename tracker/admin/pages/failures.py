@@ -9,7 +9,7 @@ import orjson
 from aiohttp import web
 
 from tracker.admin.pages.history import chart_data, shown_of
-from tracker.admin.pages.rendering import Pages, render
+from tracker.admin.pages.rendering import Pages, get, render
 from tracker.errors import existing
 from tracker.operations import history
 from tracker.operations.history import RANGES, Chart, Line
@@ -19,9 +19,7 @@ from tracker.store.stats.refusal_samples import MAX_KEPT
 
 
 class FailurePages(Pages):
-    def routes(self) -> list[web.AbstractRouteDef]:
-        return [web.get("/failures", self.show), web.get("/failures/chart.json", self.data)]
-
+    @get("/failures")
     async def show(self, request: web.Request) -> web.Response:
         """The query has ``reason``, and ``range`` as on the pages of the past."""
         store, reason = self._store, request.query.get("reason", "")
@@ -51,6 +49,7 @@ class FailurePages(Pages):
         kept = shown("", reason)[1]
         return [(parted(member)[0], count) for member, count in board if parted(member)[1] == kept]
 
+    @get("/failures/chart.json")
     async def data(self, request: web.Request) -> web.Response:
         now, reason = self._clock(), request.query.get("reason", "")
         lines = (Line("failures", "Refused", (f"failures.{reason}",)),)

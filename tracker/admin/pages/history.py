@@ -9,7 +9,7 @@ import orjson
 from aiohttp import web
 
 from tracker.admin.pages.formats import NOTHING, milliseconds, number, rate, size
-from tracker.admin.pages.rendering import Pages, render
+from tracker.admin.pages.rendering import Pages, get, render
 from tracker.errors import existing
 from tracker.operations import history
 from tracker.operations.history import CHARTS, MIN_SPAN, PARTS, RANGES, Chart, Line, Part, Range, Slices, Unit, Window
@@ -125,13 +125,7 @@ def _query(since: int, until: int, by: Part) -> str:
 
 
 class HistoryPages(Pages):
-    def routes(self) -> list[web.AbstractRouteDef]:
-        return [
-            web.get("/history", self.show),
-            web.get("/history/{chart}.json", self.data),
-            web.get("/history/{chart}", self.table),
-        ]
-
+    @get("/history")
     async def show(self, request: web.Request) -> web.Response:
         """The query has ``range``, or ``since`` and ``until`` (epoch s); and ``by``."""
         shown = shown_of(request, self._clock(), await self._default())
@@ -146,12 +140,14 @@ class HistoryPages(Pages):
         young = self._clock() - _YOUNG.seconds
         return _DEFAULT if slices and slices[0][0] < young else _YOUNG
 
+    @get("/history/{chart}.json")
     async def data(self, request: web.Request) -> web.Response:
         chart, shown = _chart(request), shown_of(request, self._clock())
         slices = await self._read(chart, shown, shown.window(chart.min_step))
         data = chart_data(chart, slices, shown.by)
         return web.Response(body=orjson.dumps(data), content_type="application/json")
 
+    @get("/history/{chart}")
     async def table(self, request: web.Request) -> web.Response:
         chart, shown = _chart(request), shown_of(request, self._clock())
         window = shown.window(chart.min_step)

@@ -9,7 +9,7 @@ from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import errors_on, page_number, read_form
 from tracker.admin.pages.paging import turned
-from tracker.admin.pages.rendering import Pages, done, render, wants_part
+from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.errors import ClientError, Conflict, existing
 from tracker.operations import service
 from tracker.store.changes.webhooks import WebhookState
@@ -26,22 +26,13 @@ Queues = list[tuple[str, dict[str, int]]]
 
 
 class JobPages(Pages):
-    def routes(self) -> list[web.AbstractRouteDef]:
-        return [
-            web.get("/jobs", self.show),
-            web.post("/jobs/purge", self.purge),
-            web.post("/jobs/reprocess", self.reprocess),
-            web.post("/jobs/sweep", self.sweep),
-            web.get(r"/jobs/{id:\w+}", self.show_one),
-            web.post(r"/jobs/{id:\w+}/retry", self.retry),
-        ]
-
+    @get("/jobs")
     async def show(self, request: web.Request, error: str = "") -> web.Response:
         """The query has ``queue``, ``status`` and ``page``. htmx gets only the queues and the list."""
         variables, form = await self._listing(request), await read_form(request)
-        variables |= {"error": error, "filters": {name: form.text(name) for name in FILTERS}}
+        variables |= {"filters": {name: form.text(name) for name in FILTERS}}
         part = wants_part(request) and not error
-        return render(request, "parts/jobs.html" if part else "jobs.html", variables, status=422 if error else 200)
+        return render(request, "parts/jobs.html" if part else "jobs.html", variables, error=error)
 
     async def _listing(self, request: web.Request) -> dict[str, Any]:
         jobs = self._store.jobs
@@ -74,6 +65,7 @@ class JobPages(Pages):
             return None
         return await self._store.site_rows.state() or SyncState()
 
+    @get(r"/jobs/{id:\w+}")
     async def show_one(self, request: web.Request) -> web.Response:
         job = existing(await self._store.jobs.get(request.match_info["id"]), "job")
         variables = {
@@ -84,6 +76,7 @@ class JobPages(Pages):
         }
         return render(request, "job.html", variables)
 
+    @post(r"/jobs/{id:\w+}/retry", "jobs.retry")
     async def retry(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
         try:
@@ -92,6 +85,7 @@ class JobPages(Pages):
             raise Problem(409, detail=f"this job {error}") from error
         return done(request, f"/jobs/{id}", "retried")
 
+    @post("/jobs/purge", "jobs.purge")
     async def purge(self, request: web.Request) -> web.Response:
         form = await read_form(request)
         queue, status = form.text("queue"), form.text("status")
@@ -100,6 +94,7 @@ class JobPages(Pages):
         request[CHANGE].count(deleted=await self._store.jobs.purge(queue, status))
         return done(request, "/jobs", "purged", queue=queue, status=status)
 
+    @post("/jobs/reprocess", "jobs.reprocess")
     @errors_on("show")
     async def reprocess(self, request: web.Request) -> web.Response:
         form = await read_form(request)
@@ -108,6 +103,7 @@ class JobPages(Pages):
         await service.rescore(self._store.jobs, **scores, **seeders)
         return done(request, "/jobs", "reprocess")
 
+    @post("/jobs/sweep", "jobs.sweep")
     async def sweep(self, request: web.Request) -> web.Response:
         await service.sweep(self._store.jobs)
         return done(request, "/jobs", "sweep")

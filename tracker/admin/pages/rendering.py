@@ -5,10 +5,10 @@ link cannot put text into the page. htmx gets the same redirect in a header.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp_jinja2
@@ -17,13 +17,38 @@ from aiohttp import web
 
 from tracker import __version__
 from tracker.admin.auth.auth import IDENTITY
+from tracker.admin.auth.permissions import Rule, add_rule
 from tracker.admin.context import CONTEXT, AdminContext
 from tracker.admin.pages.formats import FILTERS, ratio
 from tracker.admin.world import country_name
 from tracker.operations.torrents import state_of
+from tracker.store.access.tokens import Role
 from tracker.store.schema.multipliers import rules_text
 
 STATIC = files("tracker.admin") / "static"
+
+
+Shown = TypeVar("Shown", bound=Callable[..., Awaitable[web.Response]])
+
+
+def get(path: str, *, role: Role = "read") -> Callable[[Shown], Shown]:
+    """Declares a method of ``Pages`` as the handler of a path."""
+    return _declared("GET", path, Rule(role))
+
+
+def post(path: str, operation: str, *, role: Role = "operate") -> Callable[[Shown], Shown]:
+    """The same of a form. ``operation``: its name in the audit log; empty: it changes nothing."""
+    return _declared("POST", path, Rule(role, operation))
+
+
+def _declared(method: str, path: str, rule: Rule) -> Callable[[Shown], Shown]:
+    add_rule(method, path, rule)
+
+    def declare(handler: Shown) -> Shown:
+        vars(handler).setdefault("routes", []).append((method, path))
+        return handler
+
+    return declare
 
 
 class Pages:
@@ -33,6 +58,14 @@ class Pages:
         self._context = context
         self._store = context.store
         self._clock = context.clock
+
+    def routes(self) -> list[web.RouteDef]:
+        """In the order of the class, which decides between paths that match both."""
+        return [
+            (web.get if method == "GET" else web.post)(path, getattr(self, name))
+            for name, handler in vars(self.__class__).items()
+            for method, path in getattr(handler, "routes", ())
+        ]
 
 
 class Link(NamedTuple):
@@ -145,11 +178,13 @@ def static(name: str) -> str:
     return f"/static/{name}?v={digest[:12]}"
 
 
-def render(request: web.Request, template: str, variables: Mapping[str, Any], *, status: int = 200) -> web.Response:
-    """Render a page, or a part of one."""
+def render(
+    request: web.Request, template: str, variables: Mapping[str, Any], *, status: int = 200, error: str = ""
+) -> web.Response:
+    """A page, or a part of one. ``error``: why its form was refused, which it shows with status 422."""
     # No context processors of aiohttp_jinja2: they store the context under a request key that aiohttp warns about.
-    variables = {**_surroundings(request), **variables}
-    response = aiohttp_jinja2.render_template(template, request, variables, status=status)
+    variables = {**_surroundings(request), "error": error, **variables}
+    response = aiohttp_jinja2.render_template(template, request, variables, status=422 if error else status)
     response.headers["Vary"] = "HX-Request"
     return response
 

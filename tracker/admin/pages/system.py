@@ -5,31 +5,30 @@ from collections.abc import Iterator
 
 from aiohttp import web
 
-from tracker.admin.context import AdminContext
-from tracker.admin.pages.rendering import render, wants_part
+from tracker.admin.pages.rendering import Pages, get, render, wants_part
 from tracker.doctor.checks import DoctorContext, run_checks
 from tracker.settings.model import Settings, variable
 from tracker.settings.reference import Described, describe
 
 
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    async def settings(request: web.Request) -> web.Response:
+class SystemPages(Pages):
+    @get("/settings")
+    async def settings(self, request: web.Request) -> web.Response:
         variables = {
-            "parts": list(_parts(context.settings)),
+            "parts": list(_parts(self._context.settings)),
             "wanted": request.query.get("q", "")[:100],
-            "last": context.last_reload(),
+            "last": self._context.last_reload(),
         }
         return render(request, "settings.html", variables)
 
-    async def doctor(request: web.Request) -> web.Response:
+    @get("/doctor")
+    async def doctor(self, request: web.Request) -> web.Response:
         """Runs the checks: a few store commands."""
-        checked = DoctorContext(context.store, context.settings, context.clock)
+        checked = DoctorContext(self._store, self._context.settings, self._clock)
         findings = [finding async for finding in run_checks(checked)]
         levels = Counter(finding.level for finding in findings)
-        variables = {"findings": findings, "levels": levels, "problems": context.problems(), "at": context.clock()}
+        variables = {"findings": findings, "levels": levels, "problems": self._context.problems(), "at": self._clock()}
         return render(request, "parts/findings.html" if wants_part(request) else "doctor.html", variables)
-
-    return [web.get("/settings", settings), web.get("/doctor", doctor)]
 
 
 def _parts(settings: Settings) -> Iterator[tuple[str, str, list[Described], int]]:

@@ -4,30 +4,24 @@ from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.pages.forms import errors_on, read_form
-from tracker.admin.pages.rendering import Pages, done, render
+from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.store.access.tokens import NAME_LENGTH, ROLES
 from tracker.store.schema.multipliers import parse_end
 
 
 class TokenPage(Pages):
-    def routes(self) -> list[web.AbstractRouteDef]:
-        return [
-            web.get("/tokens", self.show),
-            web.post("/tokens", self.create),
-            web.post("/tokens/{token_id:[0-9a-f]+}/revoke", self.revoke),
-        ]
-
+    @get("/tokens", role="admin")
     async def show(self, request: web.Request, error: str = "", secret: str = "") -> web.Response:
         variables = {
             "tokens": await self._store.tokens.list(),
             "roles": ROLES,
             "secret": secret,
-            "error": error,
             "name": (await read_form(request)).text("name"),
             "max_name_length": NAME_LENGTH,
         }
-        return render(request, "tokens.html", variables, status=422 if error else 200)
+        return render(request, "tokens.html", variables, error=error)
 
+    @post("/tokens", "token.create", role="admin")
     @errors_on("show")
     async def create(self, request: web.Request) -> web.Response:
         """No redirect, because only this response contains the token. A resend fails: the name is taken."""
@@ -40,6 +34,7 @@ class TokenPage(Pages):
         request[CHANGE].created("token", token.token_id)
         return await self.show(request, secret=secret)
 
+    @post("/tokens/{token_id:[0-9a-f]+}/revoke", "token.revoke", role="admin")
     async def revoke(self, request: web.Request) -> web.Response:
         await self._store.tokens.revoke(request.match_info["token_id"])
         return done(request, "/tokens", "revoked")

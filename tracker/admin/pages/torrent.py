@@ -8,7 +8,7 @@ from aiohttp import web
 
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import cursor_number, errors_on, read_form, read_rule
-from tracker.admin.pages.rendering import Pages, done, render, wants_part
+from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.admin.pages.world import readable
 from tracker.admin.world import country_name
 from tracker.bittorrent import InfoHash, parse_info_hash
@@ -41,25 +41,7 @@ CHARTS = {"swarm": {"seeders": "Seeders", "leechers": "Leechers"}, "score": {"sc
 class TorrentPage(Pages):
     """Handlers of one torrent, at /torrents/<info hash> and below."""
 
-    def routes(self) -> list[web.AbstractRouteDef]:
-        here = "/torrents/{info_hash}"
-        return [
-            web.get(here, self.show),
-            web.get(f"{here}/peers", self.peers),
-            web.get(f"{here}/charts/{{chart}}", self.chart),
-            web.get(f"{here}/file", self.file),
-            web.post(f"{here}/edit", self.edit),
-            web.post(f"{here}/multipliers", self.change_rule),
-            web.post(f"{here}/multipliers/remove", self.change_rule),
-            web.post(f"{here}/enable", self.enable),
-            web.post(f"{here}/pend", self.pend),
-            web.post(f"{here}/disable", self.disable),
-            web.post(f"{here}/dht-lookup", self.look_up),
-            web.post(f"{here}/deny", self.deny),
-            web.post(f"{here}/allow", self.allow),
-            web.post(f"{here}/remove", self.remove),
-        ]
-
+    @get("/torrents/{info_hash}")
     async def show(self, request: web.Request, error: str = "") -> web.Response:
         torrent = await self._torrent(request)
         cursor, peers = await self._peers(torrent, 0)
@@ -67,7 +49,6 @@ class TorrentPage(Pages):
         variables = {
             "torrent": torrent,
             "state": state_of(torrent),
-            "error": error,
             "peers": peers,
             "after": cursor,
             "place": await self._store.scores.place(torrent.torrent_id),
@@ -77,8 +58,9 @@ class TorrentPage(Pages):
             "has_file": await asyncio.to_thread(self._context.torrent_files.has, torrent.info_hash),
             **await self._unique_users(torrent),
         }
-        return render(request, "torrent.html", variables, status=422 if error else 200)
+        return render(request, "torrent.html", variables, error=error)
 
+    @get("/torrents/{info_hash}/charts/{chart}")
     async def chart(self, request: web.Request) -> web.Response:
         """The history of the torrent, in the format of charts.js."""
         fields = existing(CHARTS.get(request.match_info["chart"]), "chart")
@@ -88,6 +70,7 @@ class TorrentPage(Pages):
         ]
         return web.json_response({"x": [point.at for point in points], "series": series})
 
+    @get("/torrents/{info_hash}/file")
     async def file(self, request: web.Request) -> web.Response:
         """The kept .torrent file, with an announce URL unless announces need a passkey."""
         torrent = await self._torrent(request)
@@ -99,6 +82,7 @@ class TorrentPage(Pages):
         disposition = f'attachment; filename="{torrent.info_hash.hex()}.torrent"'
         return web.Response(body=data, content_type=MEDIA_TYPE, headers={"Content-Disposition": disposition})
 
+    @get("/torrents/{info_hash}/peers")
     async def peers(self, request: web.Request) -> web.Response:
         """The next peers: rows for htmx, or a page."""
         torrent = await self._torrent(request)
@@ -123,24 +107,30 @@ class TorrentPage(Pages):
             "countries": [(readable(name), users) for name, users in countries],
         }
 
+    @post("/torrents/{info_hash}/edit", "torrent.edit")
     async def edit(self, request: web.Request) -> web.Response:
         form = await read_form(request)
         names = ("name", "size", "labels", *(["hybrid_of"] if form.has("hybrid_of") else []))
         fields = {name: form.text(name) for name in names}
         return await self._change(request, {**fields, "private": str(int(form.ticked("private")))})
 
+    @post("/torrents/{info_hash}/multipliers", "torrent.edit")
+    @post("/torrents/{info_hash}/multipliers/remove", "torrent.edit")
     @errors_on("show")
     async def change_rule(self, request: web.Request) -> web.Response:
         torrent = await self._torrent(request)
         await change_torrent_rule(self._store, torrent.info_hash, await read_rule(request, self._clock()))
         return done(request, _address(torrent.info_hash), "saved")
 
+    @post("/torrents/{info_hash}/enable", "torrent.edit")
     async def enable(self, request: web.Request) -> web.Response:
         return await self._change(request, torrent_fields(enabled=True))
 
+    @post("/torrents/{info_hash}/pend", "torrent.edit")
     async def pend(self, request: web.Request) -> web.Response:
         return await self._change(request, torrent_fields(enabled="pending"))
 
+    @post("/torrents/{info_hash}/disable", "torrent.edit")
     async def disable(self, request: web.Request) -> web.Response:
         reason = (await read_form(request)).text("reason")
         return await self._change(request, torrent_fields(enabled=False, reason=reason or None))
@@ -151,6 +141,7 @@ class TorrentPage(Pages):
         await edit_torrent(self._store, torrent.info_hash, fields)
         return done(request, _address(torrent.info_hash), "saved")
 
+    @post("/torrents/{info_hash}/dht-lookup", "torrent.dht_lookup")
     @errors_on("show")
     async def look_up(self, request: web.Request) -> web.Response:
         """Queues a lookup in the DHT."""
@@ -160,6 +151,7 @@ class TorrentPage(Pages):
         await store.jobs.enqueue(DHT_LOOKUP, payload, max_retries=0)
         return done(request, _address(torrent.info_hash), "lookup")
 
+    @post("/torrents/{info_hash}/deny", "denial.add")
     async def deny(self, request: web.Request) -> web.Response:
         """Accepts unknown info hashes too."""
         info_hash = _info_hash(request)
@@ -167,12 +159,14 @@ class TorrentPage(Pages):
         await deny_torrent(self._store, info_hash, reason or NOT_SERVED)
         return done(request, _address(info_hash), "saved")
 
+    @post("/torrents/{info_hash}/allow", "denial.remove")
     async def allow(self, request: web.Request) -> web.Response:
         info_hash = _info_hash(request)
         await allow_torrent(self._store, info_hash)
         known = await self._store.torrents.get(info_hash) is not None
         return done(request, _address(info_hash) if known else "/torrents", "saved")
 
+    @post("/torrents/{info_hash}/remove", "torrent.remove")
     async def remove(self, request: web.Request) -> web.Response:
         torrent = await self._torrent(request)
         await remove_torrent(self._store, self._context.torrent_files, torrent.info_hash)

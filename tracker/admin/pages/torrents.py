@@ -13,7 +13,7 @@ from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import Form, read_form
 from tracker.admin.pages.paging import SIZES, ListQuery
-from tracker.admin.pages.rendering import Pages, done, render, wants_part
+from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.errors import ClientError
 from tracker.operations.bulk import TORRENT_ACTIONS, change_torrents
 from tracker.operations.lists import find_torrents
@@ -85,17 +85,10 @@ class Query(ListQuery):
 class TorrentPages(Pages):
     """Handlers of /torrents and /torrents/add."""
 
-    def routes(self) -> list[web.AbstractRouteDef]:
-        return [
-            web.get("/torrents", self.show),
-            web.post("/torrents/bulk", self.change),
-            web.get("/torrents/add", self.form),
-            web.post("/torrents/add", self.add),
-        ]
-
     def _announced_to(self, request: web.Request) -> dict[str, Any]:
         return {"announce_urls": announce_urls(self._context, request.host)}
 
+    @get("/torrents")
     async def show(self, request: web.Request) -> web.Response:
         query, listing = Query.read(request), self._store.torrent_listing
         registered, complete, page = await asyncio.gather(
@@ -135,6 +128,7 @@ class TorrentPages(Pages):
         page = await self._store.torrent_listing.page(query.filter, first, query.size)
         return {"torrents": page.torrents, **query.numbered(len(page.torrents), page.total)}
 
+    @post("/torrents/bulk", "torrent.bulk")
     async def change(self, request: web.Request) -> web.Response:
         """Applies one action to all selected torrents; returns to the same page of the list."""
         form, back = await read_form(request), Query.read(request).here
@@ -155,9 +149,11 @@ class TorrentPages(Pages):
         change.count(selected=len(chosen), changed=await change_torrents(self._store, files, action, chosen, reason))
         return done(request, f"/torrents{back}", "changed")
 
+    @get("/torrents/add")
     async def form(self, request: web.Request) -> web.Response:
         return self._answer(request, [], [], 200)
 
+    @post("/torrents/add", "torrent.add")
     async def add(self, request: web.Request) -> web.Response:
         """Registers the uploaded files and the info hash of the form. Valid ones are added if others fail."""
         form = await read_form(request)

@@ -9,7 +9,7 @@ from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import cursor_number, errors_on, read_form, read_rule
-from tracker.admin.pages.rendering import Pages, done, render
+from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, NotFound, existing
 from tracker.operations.torrents import counting_torrent
@@ -31,21 +31,7 @@ ROTATED = "New passkey created. The old one no longer works."
 class UserPage(Pages):
     """Handlers of /users/<id>. Only POSTs show the passkey, because they need role ``operate``."""
 
-    def routes(self) -> list[web.AbstractRouteDef]:
-        here = "/users/{user_id}"
-        return [
-            web.get(here, self.show),
-            web.post(f"{here}/edit", self.edit),
-            web.post(f"{here}/multipliers", self.change_rule),
-            web.post(f"{here}/multipliers/remove", self.change_rule),
-            web.post(f"{here}/freeleech", self.give_freeleech),
-            web.post(f"{here}/freeleech/revoke", self.revoke_freeleech),
-            web.post(f"{here}/passkey", self.passkey),
-            web.post(f"{here}/rotate", self.rotate),
-            web.post(f"{here}/forgive", self.forgive),
-            web.post(f"{here}/delete", self.delete),
-        ]
-
+    @get("/users/{user_id}")
     async def show(self, request: web.Request, error: str = "") -> web.Response:
         user_id = self._id(request)
         asked, cursor = request.query.get("set", ""), cursor_number(request.query.get("cursor", ""))
@@ -67,7 +53,6 @@ class UserPage(Pages):
         variables = {
             "user": user,
             "group": group,
-            "error": error,
             "chosen": chosen,
             "here": here,
             "labels": LABELS,
@@ -82,7 +67,7 @@ class UserPage(Pages):
             "activity": activity,
             "limits": LIMITS,
         }
-        return render(request, "user.html", variables, status=422 if error else 200)
+        return render(request, "user.html", variables, error=error)
 
     async def _shares(self, user_id: str, name: str, cursor: int) -> tuple[int, list[Share]]:
         after, ids = await self._store.users.torrents_page(user_id, name, cursor, PAGE)
@@ -94,6 +79,7 @@ class UserPage(Pages):
         spent = share.seed_seconds if rules.hnr_time == "seed" else share.total_seconds
         return max(0, rules.hnr_threshold_seconds - spent)
 
+    @post("/users/{user_id}/edit", "user.edit")
     @errors_on("show")
     async def edit(self, request: web.Request) -> web.Response:
         """Sets the fields that the form has; of a checkbox the last value. Empty totals are unchanged."""
@@ -103,12 +89,15 @@ class UserPage(Pages):
         await self._store.users.edit(user.passkey, fields)
         return _back(request, user, "saved")
 
+    @post("/users/{user_id}/multipliers", "user.edit")
+    @post("/users/{user_id}/multipliers/remove", "user.edit")
     @errors_on("show")
     async def change_rule(self, request: web.Request) -> web.Response:
         user = await self._user(request)
         await self._store.users.change_rule(user.passkey, await read_rule(request, self._clock()))
         return _back(request, user, "saved")
 
+    @post("/users/{user_id}/freeleech", "freeleech.give")
     @errors_on("show")
     async def give_freeleech(self, request: web.Request) -> web.Response:
         """Gives the user a freeleech token for the torrent ``info_hash``."""
@@ -121,14 +110,17 @@ class UserPage(Pages):
         await self._store.freeleech.give(user.user_id, torrent.torrent_id, end)
         return _back(request, user, "saved")
 
+    @post("/users/{user_id}/freeleech/revoke", "freeleech.revoke")
     async def revoke_freeleech(self, request: web.Request) -> web.Response:
         user, form = await self._user(request), await read_form(request)
         await self._store.freeleech.take_back(user.user_id, form.text("torrent_id"))
         return _back(request, user, "saved")
 
+    @post("/users/{user_id}/passkey", "")
     async def passkey(self, request: web.Request) -> web.Response:
         return show_passkey(self._context, request, await self._user(request))
 
+    @post("/users/{user_id}/rotate", "user.rotate")
     @errors_on("show")
     async def rotate(self, request: web.Request) -> web.Response:
         """Replaces the passkey by the one in the form, or by a random one."""
@@ -136,6 +128,7 @@ class UserPage(Pages):
         rotated = await self._store.users.rotate(user.passkey, form.text("passkey") or None)
         return show_passkey(self._context, request, rotated, ROTATED)
 
+    @post("/users/{user_id}/forgive", "user.forgive")
     async def forgive(self, request: web.Request) -> web.Response:
         """Forgives one hit-and-run, or all of them."""
         user, form = await self._user(request), await read_form(request)
@@ -143,6 +136,7 @@ class UserPage(Pages):
         request[CHANGE].count(forgiven=forgiven)
         return _back(request, user, "forgiven", set="hnr")
 
+    @post("/users/{user_id}/delete", "user.delete", role="admin")
     async def delete(self, request: web.Request) -> web.Response:
         user = await self._user(request)
         await self._store.users.delete(user.user_id)

@@ -11,7 +11,7 @@ from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import errors_on, page_number, read_form, read_rule
 from tracker.admin.pages.paging import SIZES, ListQuery, turned
-from tracker.admin.pages.rendering import Pages, done, render
+from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.admin.pages.user import show_passkey
 from tracker.errors import ClientError, existing
 from tracker.operations.bulk import USER_ACTIONS, UserAction, change_users
@@ -65,22 +65,7 @@ class Query(ListQuery):
 class UserPages(Pages):
     """Handlers of /users. A passkey is shown once, after its user is created."""
 
-    def routes(self) -> list[web.AbstractRouteDef]:
-        return [
-            web.get("/users", self.show),
-            web.get("/users/owing", self.hit_and_runs),
-            web.get("/users/pending", self.pending),
-            web.get("/users/groups", self.groups),
-            web.post("/users/groups", self.save_group),
-            web.post("/users/groups/delete", self.delete_group),
-            web.post("/users", self.add),
-            web.post("/users/bulk", self.change),
-            web.post("/users/bulk/delete", self.change),
-            web.post("/users/multipliers", self.change_rule),
-            web.post("/users/multipliers/remove", self.change_rule),
-            web.post("/users/lookup", self.lookup),
-        ]
-
+    @get("/users")
     async def show(self, request: web.Request, error: str = "") -> web.Response:
         """``id`` in the query redirects to that user."""
         wanted = request.query.get("id", "").strip()
@@ -100,11 +85,10 @@ class UserPages(Pages):
             "registered": await self._store.users.count(),
             "complete": await self._store.user_listing.is_complete(),
             "missing": missing,
-            "error": error,
             **await self._found(query),
             "hit_and_run_users": await self._store.users.hit_and_run_count(),
         }
-        return render(request, "users.html", variables, status=422 if error else 404 if missing else 200)
+        return render(request, "users.html", variables, status=404 if missing else 200, error=error)
 
     async def _found(self, query: Query) -> dict[str, Any]:
         cursor = query.cursor or (f"f{(query.page - 1) * query.size}" if query.page > 1 else "")
@@ -114,6 +98,8 @@ class UserPages(Pages):
             return {"users": found.users, **query.numbered(shown, found.total)}
         return {"users": found.users, **query.unnumbered(shown, found.cursor)}
 
+    @post("/users/bulk", "user.bulk")
+    @post("/users/bulk/delete", "user.bulk", role="admin")
     async def change(self, request: web.Request) -> web.Response:
         """Applies one action to all selected users; returns to the same page of the list."""
         form, back = await read_form(request), f"/users{Query.read(request).here}"
@@ -134,12 +120,14 @@ class UserPages(Pages):
         change.count(selected=len(chosen), changed=changed)
         return done(request, back, "changed")
 
+    @post("/users/lookup", "")
     async def lookup(self, request: web.Request) -> web.Response:
         """Redirects to the user of a passkey. A form field, because URLs are not secret."""
         form = await read_form(request)
         user = existing(await self._store.users.get(form.text("passkey")), "user")
         raise web.HTTPSeeOther(f"/users/{user.user_id}")
 
+    @get("/users/owing")
     async def hit_and_runs(self, request: web.Request) -> web.Response:
         number = page_number(request.query.get("page", ""))
         total = await self._store.users.hit_and_run_count()
@@ -151,6 +139,7 @@ class UserPages(Pages):
         }
         return render(request, "hit_and_runs.html", variables)
 
+    @get("/users/pending")
     async def pending(self, request: web.Request) -> web.Response:
         """Torrents that become hit-and-runs unless their users come back."""
         number = page_number(request.query.get("page", ""))
@@ -162,17 +151,18 @@ class UserPages(Pages):
         }
         return render(request, "hit_and_runs_pending.html", variables)
 
+    @get("/users/groups")
     async def groups(self, request: web.Request, error: str = "") -> web.Response:
         """``edit`` in the query is the id of the group whose values the form has."""
         found, asked = await self._store.groups.all(), request.query.get("edit", "")
         variables = {
             "groups": found,
             "chosen": next((group for group in found if str(group.group_id) == asked), Group(0)),
-            "error": error,
             "hit_and_run_users": await self._store.users.hit_and_run_count(),
         }
-        return render(request, "user_groups.html", variables, status=422 if error else 200)
+        return render(request, "user_groups.html", variables, error=error)
 
+    @post("/users/groups", "group.set")
     @errors_on("groups")
     async def save_group(self, request: web.Request) -> web.Response:
         """Adds the group or replaces its fields. An empty multiplier is 1."""
@@ -185,12 +175,14 @@ class UserPages(Pages):
         await self._store.groups.save(int(group_id), fields)
         return done(request, "/users/groups", "saved")
 
+    @post("/users/groups/delete", "group.delete")
     async def delete_group(self, request: web.Request) -> web.Response:
         group_id = (await read_form(request)).text("group_id")
         if not GROUP_ID.fullmatch(group_id) or not await self._store.groups.delete(int(group_id)):
             return await self.groups(request, "there is no such group")
         return done(request, "/users/groups", "removed")
 
+    @post("/users", "user.add")
     @errors_on("show")
     async def add(self, request: web.Request) -> web.Response:
         """Creates a user and shows the passkey once."""
@@ -208,6 +200,8 @@ class UserPages(Pages):
         request[CHANGE].created("user", user.user_id)
         return show_passkey(self._context, request, user, f"User {user.user_id} created.")
 
+    @post("/users/multipliers", "multipliers.set", role="admin")
+    @post("/users/multipliers/remove", "multipliers.set", role="admin")
     @errors_on("show")
     async def change_rule(self, request: web.Request) -> web.Response:
         """Sets or removes a rule for all users."""

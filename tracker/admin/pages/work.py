@@ -7,7 +7,7 @@ from aiohttp import web
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import Form, errors_on, read_form
-from tracker.admin.pages.rendering import Pages, done, render
+from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.errors import ClientError
 from tracker.operations.work import create_project, policy_preview
 from tracker.store.schema.record import settable
@@ -27,19 +27,7 @@ SETTINGS = settable(Project)
 class WorkPages(Pages):
     """Handlers of all projects, and of the settings of one."""
 
-    def routes(self) -> list[web.AbstractRouteDef]:
-        return [
-            web.get("/work", self.show),
-            web.post("/work", self.create),
-            web.get("/work/bytes.json", self.bytes),
-            web.post("/work/blocked", self.block),
-            web.post("/work/unblock", self.block),
-            web.get("/work/{project}/policy", self.policy),
-            web.get("/work/{project}/settings", self.settings),
-            web.post("/work/{project}/settings", self.edit),
-            web.post("/work/{project}/delete", self.delete),
-        ]
-
+    @get("/work")
     async def show(self, request: web.Request, error: str = "") -> web.Response:
         projects, form = await self._store.work.projects.all(), await read_form(request)
         found = await self._store.work.statistics.read([project.name for project in projects])
@@ -48,11 +36,11 @@ class WorkPages(Pages):
             "blocked": await self._store.work.blocks.all(),
             "kinds": get_args(Kind),
             "next_sizes": (int(self._context.clock()) // EVERY_SECONDS + 1) * EVERY_SECONDS,
-            "error": error,
             "given": {name: form.text(name) for name in ("name", "title", "who")},
         }
-        return render(request, "work.html", variables, status=422 if error else 200)
+        return render(request, "work.html", variables, error=error)
 
+    @get("/work/bytes.json")
     async def bytes(self, request: web.Request) -> web.Response:
         """GiB of registered torrents by number of seeders for each day, in the format of charts.js."""
         del request
@@ -65,6 +53,7 @@ class WorkPages(Pages):
         ]
         return web.json_response({"x": [day.day for day in days], "series": series})
 
+    @post("/work", "project.create")
     @errors_on("show")
     async def create(self, request: web.Request) -> web.Response:
         form = await read_form(request)
@@ -73,35 +62,40 @@ class WorkPages(Pages):
         await create_project(self._store, name, kind, {"title": form.text("title")})
         return done(request, f"/work/{name}/settings", "added")
 
+    @post("/work/blocked", "block.add")
+    @post("/work/unblock", "block.remove")
     @errors_on("show")
     async def block(self, request: web.Request) -> web.Response:
         return done(request, "/work", await change_block(self._store, request))
 
+    @get("/work/{project}/policy")
     async def policy(self, request: web.Request) -> web.Response:
         frame = await project_frame(self._context, request, "/policy")
         try:
             changes = await policy_preview(self._store, project_name(request), max_torrents=_PREVIEWED)
         except ClientError as error:
             raise Problem(404, detail=str(error)) from error
-        variables = {**frame, "changes": changes, "previewed": _PREVIEWED, "error": ""}
+        variables = {**frame, "changes": changes, "previewed": _PREVIEWED}
         return render(request, "work_policy.html", variables)
 
+    @get("/work/{project}/settings")
     async def settings(self, request: web.Request, error: str = "") -> web.Response:
         frame = await project_frame(self._context, request, "/settings")
         variables = {
             **frame,
             "fields": SETTINGS.values(),
             "values": {name: _shown(getattr(frame["project"], name)) for name in SETTINGS},
-            "error": error,
         }
-        return render(request, "work_settings.html", variables, status=422 if error else 200)
+        return render(request, "work_settings.html", variables, error=error)
 
+    @post("/work/{project}/settings", "project.edit")
     @errors_on("settings")
     async def edit(self, request: web.Request) -> web.Response:
         name = project_name(request)
         await self._store.work.projects.edit(name, _changes(await read_form(request)))
         return done(request, f"/work/{name}/settings", "saved")
 
+    @post("/work/{project}/delete", "project.delete", role="admin")
     async def delete(self, request: web.Request) -> web.Response:
         await self._store.work.projects.delete(project_name(request))
         return done(request, "/work", "removed")

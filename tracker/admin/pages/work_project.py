@@ -9,7 +9,7 @@ from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.pages.forms import clean, errors_on, page_number, read_form
 from tracker.admin.pages.paging import turned
-from tracker.admin.pages.rendering import Pages, done, render
+from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.admin.pages.work import change_block, project_frame, project_name
 from tracker.errors import ClientError
 from tracker.operations.work import add_items, is_address, items_of, purge_items
@@ -27,20 +27,7 @@ _MAX_HOURS = 10**6
 
 
 class ProjectPages(Pages):
-    def routes(self) -> list[web.AbstractRouteDef]:
-        return [
-            web.get("/work/{project}", self.results),
-            web.get("/work/{project}/items", self.items),
-            web.post("/work/{project}/items", self.add),
-            web.post("/work/{project}/items/remove", self.remove),
-            web.post("/work/{project}/items/purge", self.purge),
-            web.get("/work/{project}/claims", self.claims),
-            web.post("/work/{project}/claims/release", self.release),
-            web.get("/work/{project}/blocked", self.blocked),
-            web.post("/work/{project}/blocked", self.block),
-            web.post("/work/{project}/unblock", self.block),
-        ]
-
+    @get("/work/{project}")
     async def results(self, request: web.Request) -> web.Response:
         """The query has ``by``, ``period`` and ``page``."""
         frame = await project_frame(self._context, request, "")
@@ -66,10 +53,10 @@ class ProjectPages(Pages):
             "log": [finished_claim(entry) for entry in await self._store.work.log.newest(name, _LOGGED)],
             "domain_bytes": await self._store.work.statistics.domain_bytes(name),
             "sees_addresses": _sees_addresses(request),
-            "error": "",
         }
         return render(request, "work_results.html", variables)
 
+    @get("/work/{project}/items")
     async def items(self, request: web.Request, error: str = "") -> web.Response:
         """The query has ``list``, ``claimant``, ``cursor`` and ``item``, to find one."""
         frame = await project_frame(self._context, request, "/items")
@@ -95,15 +82,15 @@ class ProjectPages(Pages):
             "wanted": clean(request.query.get("item", ""), 300),
             "found": await self._find(name, request.query.get("item", "")),
             "queues": QUEUES,
-            "error": error,
             "text": (await read_form(request)).text("items", _MAX_LIST),
         }
-        return render(request, "work_items.html", variables, status=422 if error else 200)
+        return render(request, "work_items.html", variables, error=error)
 
     async def _find(self, project: str, item: str) -> ItemStatus | None:
         item = clean(item, 300)
         return await self._store.work.items.status(project, item) if item else None
 
+    @post("/work/{project}/items", "items.add")
     @errors_on("items")
     async def add(self, request: web.Request) -> web.Response:
         name, form = project_name(request), await read_form(request)
@@ -115,16 +102,19 @@ class ProjectPages(Pages):
         request[CHANGE].count(processed=added.processed, added=added.added)
         return done(request, f"/work/{name}/items", "added", list=queue)
 
+    @post("/work/{project}/items/remove", "items.remove")
     async def remove(self, request: web.Request) -> web.Response:
         name, form = project_name(request), await read_form(request)
         request[CHANGE].count(removed=await self._store.work.items.purge(name, [form.text("item")]))
         return done(request, f"/work/{name}/items", "removed", list=_place(form.text("list")))
 
+    @post("/work/{project}/items/purge", "items.purge")
     async def purge(self, request: web.Request) -> web.Response:
         name, place = project_name(request), _place((await read_form(request)).text("list"))
         request[CHANGE].count(removed=await purge_items(self._store, name, place))
         return done(request, f"/work/{name}/items", "removed", list=place)
 
+    @get("/work/{project}/claims")
     async def claims(self, request: web.Request, error: str = "") -> web.Response:
         """The query has ``claimant``, ``item`` and ``cursor``."""
         frame = await project_frame(self._context, request, "/claims")
@@ -145,11 +135,11 @@ class ProjectPages(Pages):
             "item": item,
             "first_url": f"{here}?{urlencode(query)}" if cursor else "",
             "next_url": _next(here, query, page.cursor),
-            "error": error,
             "sees_addresses": _sees_addresses(request),
         }
-        return render(request, "work_claims.html", variables, status=422 if error else 200)
+        return render(request, "work_claims.html", variables, error=error)
 
+    @post("/work/{project}/claims/release", "claims.release")
     @errors_on("claims")
     async def release(self, request: web.Request) -> web.Response:
         """Releases one claim, or all that match."""
@@ -166,6 +156,7 @@ class ProjectPages(Pages):
         request[CHANGE].count(released=released)
         return done(request, f"/work/{name}/claims", "released")
 
+    @get("/work/{project}/blocked")
     async def blocked(self, request: web.Request, error: str = "") -> web.Response:
         frame = await project_frame(self._context, request, "/blocked")
         name, sees_addresses = project_name(request), _sees_addresses(request)
@@ -176,11 +167,12 @@ class ProjectPages(Pages):
             "blocked": shown,
             "hidden": len(blocked) - len(shown),
             "log": await self._store.work.blocks.log(name, PAGE) if sees_addresses else [],
-            "error": error,
             "who": (await read_form(request)).text("who"),
         }
-        return render(request, "work_blocked.html", variables, status=422 if error else 200)
+        return render(request, "work_blocked.html", variables, error=error)
 
+    @post("/work/{project}/blocked", "block.add")
+    @post("/work/{project}/unblock", "block.remove")
     @errors_on("blocked")
     async def block(self, request: web.Request) -> web.Response:
         name = project_name(request)

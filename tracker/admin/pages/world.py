@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import page_number
-from tracker.admin.pages.rendering import Pages, done, render
+from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.admin.world import country_code, country_name, world
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
@@ -70,15 +70,7 @@ class Shape:
 class WorldPages(Pages):
     """Handlers of the map and of each table."""
 
-    def routes(self) -> list[web.AbstractRouteDef]:
-        return [
-            web.get("/world", self.show),
-            web.get("/world/chart", self.chart),
-            web.post("/world/update", self.update),
-            web.get("/world/{board}", self.board),
-            web.get("/world/{board}/place", self.place),
-        ]
-
+    @get("/world")
     async def show(self, request: web.Request) -> web.Response:
         period = _period(request)
         countries = await self._store.unique_users.top("countries", period, COUNTRIES)
@@ -108,6 +100,7 @@ class WorldPages(Pages):
         totals = await self._store.counters.totals()
         return {"skipped": totals["unique_skipped"], "may_exceed": await self._store.unique_users.may_exceed(period)}
 
+    @post("/world/update", "places.update")
     async def update(self, request: web.Request) -> web.Response:
         """Fetches a newer database, which takes some seconds to minutes."""
         try:
@@ -117,6 +110,27 @@ class WorldPages(Pages):
         self._context.places.refresh()
         return done(request, "/world", "places" if is_newer else "places_newest")
 
+    @get("/world/chart")
+    async def chart(self, request: web.Request) -> web.Response:
+        """Daily joins and new users from the first day with any, at least 14 days, in the format of charts.js."""
+        del request
+        counters = self._store.counters
+        joins = await counters.series("joins", DAY, fill=True)
+        fresh = dict(await counters.series("unique.new", DAY, fill=True))
+        days = [(at, number, fresh.get(at, 0)) for at, number in joins]
+        first = next((place for place, (_, *counts) in enumerate(days) if any(counts)), None)
+        first = len(days) if first is None else max(0, min(first, len(days) - MIN_DAYS))
+        found = {
+            "x": [at for at, _, _ in days[first:]],
+            "incomplete": first < len(days),  # today
+            "series": [
+                {"name": "Joins", "values": [number for _, number, _ in days[first:]]},
+                {"name": "New to a torrent", "values": [new for _, _, new in days[first:]]},
+            ],
+        }
+        return web.json_response(found)
+
+    @get("/world/{board}")
     async def board(self, request: web.Request) -> web.Response:
         """A page of one table."""
         board, period = request.match_info["board"], _period(request)
@@ -140,25 +154,6 @@ class WorldPages(Pages):
         }
         return render(request, "world_table.html", variables)
 
-    async def chart(self, request: web.Request) -> web.Response:
-        """Daily joins and new users from the first day with any, at least 14 days, in the format of charts.js."""
-        del request
-        counters = self._store.counters
-        joins = await counters.series("joins", DAY, fill=True)
-        fresh = dict(await counters.series("unique.new", DAY, fill=True))
-        days = [(at, number, fresh.get(at, 0)) for at, number in joins]
-        first = next((place for place, (_, *counts) in enumerate(days) if any(counts)), None)
-        first = len(days) if first is None else max(0, min(first, len(days) - MIN_DAYS))
-        found = {
-            "x": [at for at, _, _ in days[first:]],
-            "incomplete": first < len(days),  # today
-            "series": [
-                {"name": "Joins", "values": [number for _, number, _ in days[first:]]},
-                {"name": "New to a torrent", "values": [new for _, _, new in days[first:]]},
-            ],
-        }
-        return web.json_response(found)
-
     async def _periods(self, path: str, chosen: str) -> list[tuple[str, str, bool]]:
         """(URL, label, whether selected): all time, and the months with data."""
         now = self._clock()
@@ -167,6 +162,7 @@ class WorldPages(Pages):
         kept = [month for month in months if month == chosen or month in known]
         return [(_address(path, period), _label_of(period), period == chosen) for period in (ALL_TIME, *kept)]
 
+    @get("/world/{board}/place")
     async def place(self, request: web.Request) -> web.Response:
         """The torrents with users from a place, of all time. The query has ``name``, as on the leaderboard."""
         board, name = request.match_info["board"], request.query.get("name", "")
