@@ -11,10 +11,9 @@ from prometheus_client.registry import Collector
 
 from tracker import __version__
 from tracker.admin.context import AdminContext
-from tracker.admin.metrics.sources import COUNTED, GAUGES, HISTOGRAMS, Source
-from tracker.admin.metrics.sources import Metric as TableMetric
 from tracker.admin.metrics.store_readings import StoreReadings
-from tracker.admin.metrics.table import METRICS
+from tracker.admin.metrics.table import COUNTED, GAUGES, HISTOGRAMS, METRICS, Source
+from tracker.admin.metrics.table import Metric as TableMetric
 from tracker.runtime.telemetry import BOUNDS, Histogram, Snapshot
 from tracker.store.jobs.records import STATUSES
 
@@ -148,9 +147,7 @@ def _known(label: str, known: set[str], max_labels: int) -> str:
 
 
 def _gauges(snapshot: Snapshot) -> dict[Source, float]:
-    values: dict[Source, float] = {
-        (metric, ()): snapshot.gauges[name] for name, metric in GAUGES.items() if name in snapshot.gauges
-    }
+    values = {metric: snapshot.gauges[name] for name, metric in GAUGES.items() if name in snapshot.gauges}
     if not values.get(("tracker_sweep_end_timestamp_seconds", ())):  # no complete round yet
         values.pop(("tracker_sweep_end_timestamp_seconds", ()), None)
         values.pop(("tracker_sweep_last_seconds", ()), None)
@@ -168,14 +165,12 @@ def _families(values: dict[Source, float], histograms: Histograms) -> Iterator[M
         if metric.kind == "histogram":
             yield from _histogram(metric, histograms)
         elif metric.name in samples:
-            yield _family(metric.name, metric.kind, metric.help, metric.labels, samples[metric.name])
+            yield _family(metric, samples[metric.name])
 
 
-def _family(
-    name: str, kind: str, text: str, label_names: Sequence[str], samples: Iterable[tuple[Sequence[str], float]]
-) -> Metric:
-    make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
-    family = make(name, text, labels=label_names)
+def _family(metric: TableMetric, samples: Iterable[tuple[Sequence[str], float]]) -> Metric:
+    make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family = make(metric.name, metric.help, labels=metric.labels)
     for labels, value in samples:
         family.add_metric(labels, value)
     return family

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from redis.exceptions import RedisError
 
-from tracker.admin.metrics.sources import Source
-from tracker.admin.metrics.table import EVENTS
+from tracker.admin.metrics.table import EVENTS, Source
 from tracker.errors import StoreUnavailable
 from tracker.runtime.telemetry import Histogram
 from tracker.store.stats.memory_usage import read_usages
