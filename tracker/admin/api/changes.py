@@ -14,8 +14,7 @@ from tracker.store.changes.webhooks import WebhookState
 
 endpoints = Endpoints("changes", "The change feed: what happened in the swarms.")
 
-_OFF = {409: "The feed is off: TRACKER_CHANGES__MAX_ENTRIES is 0."}
-FEED_ERRORS = {409: "`updated_since`: the change feed is off, or does not reach back so far."}
+FEED_CONFLICT = "`updated_since`: the change feed is off, or does not reach back so far."
 """Of the lists that take ``updated_since``."""
 UpdatedSince = Annotated[
     str | None,
@@ -88,7 +87,7 @@ async def updated(
     return await call.store.changes.updated(named, since, cursor, limit)
 
 
-@endpoints.get("/changes", "List changes", errors=_OFF)
+@endpoints.get("/changes", "List changes", conflict="The feed is off: TRACKER_CHANGES__MAX_ENTRIES is 0.")
 async def list_all(call: Call, query: ChangeQuery) -> ChangeList:
     """Changes are recorded by the scripts that make them, and kept up to TRACKER_CHANGES__MAX_ENTRIES."""
     _check_on(call)

@@ -98,10 +98,7 @@ async def allow(call: Call, prefix: PrefixText, body: ClientPut) -> ClientRow:
 
 
 @endpoints.delete(
-    "/clients/{prefix}",
-    "Remove a client from the allow-list",
-    "client.disallow",
-    errors={404: "Not on the allow-list."},
+    "/clients/{prefix}", "Remove a client from the allow-list", "client.disallow", missing="Not on the allow-list."
 )
 async def disallow(call: Call, prefix: PrefixText) -> None:
     existing(await call.store.allow_list.remove(parse_prefix(prefix)), "prefix")
@@ -115,7 +112,7 @@ async def list_denied(call: Call, query: Paged) -> DeniedClientPage:
     return DeniedClientPage(**scan_of(after, items))
 
 
-@endpoints.put("/denied-clients/{prefix}", "Deny a client", "client.deny", errors={409: "The list is full."})
+@endpoints.put("/denied-clients/{prefix}", "Deny a client", "client.deny", conflict="The list is full.")
 async def deny(call: Call, prefix: PrefixText, body: DeniedClientPut) -> DeniedClientRow:
     """At most 1,000 prefixes."""
     wanted = parse_prefix(prefix)
@@ -124,10 +121,7 @@ async def deny(call: Call, prefix: PrefixText, body: DeniedClientPut) -> DeniedC
 
 
 @endpoints.delete(
-    "/denied-clients/{prefix}",
-    "Remove a client from the deny list",
-    "client.undeny",
-    errors={404: "Not on the deny list."},
+    "/denied-clients/{prefix}", "Remove a client from the deny list", "client.undeny", missing="Not on the deny list."
 )
 async def undeny(call: Call, prefix: PrefixText) -> None:
     existing(await call.store.deny_list.remove(parse_prefix(prefix)), "prefix")

@@ -12,7 +12,7 @@ is the description.
 
 import inspect
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar, cast
 
@@ -27,6 +27,16 @@ from tracker.store.store import Store
 
 ROOT = "/api/v1"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_OBJECTS = {
+    "user_id": "user",
+    "info_hash": "torrent",
+    "project": "project",
+    "group_id": "group",
+    "queue": "queue",
+    "id": "or deleted job",
+    "token_id": "token",
+}
+"""What a parameter of a path names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,13 @@ class Reply(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    status_code: ClassVar[int] = 200
+    """Unless the endpoint has another one."""
+    known_text: ClassVar[str] = ""
+    """The description of status 200, sent instead of ``status`` when the reply's ``new`` is false; empty: never."""
+    location: ClassVar[str] = ""
+    """The path of a new resource, with fields of the reply."""
+
     @classmethod
     def from_record(cls, found: object, **others: Any) -> Self:
         """The fields that are not among ``others`` are attributes of ``found``."""
@@ -127,7 +144,8 @@ H = TypeVar("H", bound=Handler)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One declared endpoint. ``errors`` are its own; openapi.py adds those of every endpoint."""
+    """One declared endpoint. ``missing`` and ``conflict`` describe its statuses 404 and 409; openapi.py adds those of
+    every endpoint."""
 
     method: str
     path: str
@@ -139,14 +157,16 @@ class Endpoint:
     path_model: type[BaseModel] | None
     query: type[Query] | None
     body: BodyModel | None
-    status: int = 200
-    errors: Mapping[int, str] = field(default_factory=dict)
+    status: int
+    missing: str = ""
+    conflict: str = ""
     repeatable: bool = False
     """Whether it takes an Idempotency-Key: a repeated call gets the same reply, and changes nothing again."""
-    known: str = ""
-    """The description of status 200, sent instead of ``status`` when the reply's ``new`` is false; empty: never."""
-    location: str = ""
-    """The path of the new resource, with fields of the reply."""
+
+    @property
+    def location(self) -> str:
+        """That of the reply, for a new resource; else empty."""
+        return self.reply.location if self.reply is not None and self.status in (201, 202) else ""
 
     @property
     def name(self) -> str:
@@ -185,8 +205,8 @@ class Endpoints:
 
         def declare(handler: H) -> H:
             hints = inspect.get_annotations(handler, eval_str=True)
-            if hints["return"] is None:
-                options["status"] = 204
+            options.setdefault("status", 204 if hints["return"] is None else hints["return"].status_code)
+            options.setdefault("missing", _missing(_PLACEHOLDER.findall(path)))
             self.all.append(
                 Endpoint(
                     method=method,
@@ -205,6 +225,12 @@ class Endpoints:
             return handler
 
         return declare
+
+
+def _missing(parameters: Sequence[str]) -> str:
+    """What status 404 says of a path with these parameters."""
+    objects = [_OBJECTS[name] for name in parameters if name in _OBJECTS]
+    return f"Unknown {' or '.join(objects)}." if objects else "Not found." if parameters else ""
 
 
 def _path_model(path: str, hints: Mapping[str, Any]) -> type[BaseModel] | None:

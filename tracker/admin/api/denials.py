@@ -42,7 +42,7 @@ async def list_all(call: Call, query: Paged) -> DenialPage:
     return DenialPage(**page_of(query, items, await torrents.denial_count()))
 
 
-@endpoints.put("/denials/{info_hash}", "Deny a torrent", "denial.add")
+@endpoints.put("/denials/{info_hash}", "Deny a torrent", "denial.add", missing="Not found.")
 async def deny(call: Call, info_hash: InfoHashText, body: DenialPut) -> DenialRow:
     """Applies immediately, and to both halves of a hybrid torrent. Its registration and statistics stay."""
     wanted = parse_info_hash(info_hash)
@@ -51,7 +51,7 @@ async def deny(call: Call, info_hash: InfoHashText, body: DenialPut) -> DenialRo
 
 
 @endpoints.delete(
-    "/denials/{info_hash}", "Allow a torrent again", "denial.remove", errors={404: "The torrent is not denied."}
+    "/denials/{info_hash}", "Allow a torrent again", "denial.remove", missing="The torrent is not denied."
 )
 async def allow(call: Call, info_hash: InfoHashText) -> None:
     """Both halves of a hybrid torrent."""

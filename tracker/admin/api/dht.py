@@ -13,10 +13,7 @@ from tracker.store.jobs.records import DHT_LOOKUP
 
 endpoints = Endpoints("dht", "Nodes of the DHT that trackers on this store run, and what they found.")
 
-_NOT_NOW = {
-    404: "Unknown torrent.",
-    409: "No tracker on this store runs a node, the torrent does not take part in the DHT, or the queue is full.",
-}
+_NOT_NOW = "No tracker on this store runs a node, the torrent does not take part in the DHT, or the queue is full."
 
 
 class DhtFamily(Reply):
@@ -116,12 +113,7 @@ async def lookups(call: Call, query: Paged) -> LookedUpTorrents:
 
 
 @endpoints.post(
-    "/torrents/{info_hash}/dht-lookup",
-    "Look up a torrent in the DHT",
-    "torrent.dht_lookup",
-    status=202,
-    errors=_NOT_NOW,
-    location="/jobs/{reply.id}",
+    "/torrents/{info_hash}/dht-lookup", "Look up a torrent in the DHT", "torrent.dht_lookup", conflict=_NOT_NOW
 )
 async def look_up(call: Call, info_hash: InfoHashText) -> JobEnqueued:
     """Queues a job. When it has completed, `dht_seeds` and `dht_peers` of the torrent have the result. It fails if no

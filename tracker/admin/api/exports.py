@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from tracker.admin.api import torrents, users
 from tracker.admin.api.audit import AUDIT_CURSOR, AuditQuery
-from tracker.admin.api.changes import FEED_ERRORS, UpdatedSince, updated
+from tracker.admin.api.changes import FEED_CONFLICT, UpdatedSince, updated
 from tracker.admin.api.contract import Call, Endpoints, Export, Query
 from tracker.admin.api.models import Part, number
 from tracker.admin.api.selections import TorrentQuery, UserQuery
@@ -160,8 +160,8 @@ def _list(
 
 _list("audit", "changes by admins", AuditExport, _audited, COLUMNS, role="admin")
 _TORRENTS, _USERS = partial(partial, torrents.part), partial(partial, users.part)
-_list("torrents", "torrents", TorrentExport, _TORRENTS, (*TorrentRow.model_fields,), errors=FEED_ERRORS)
-_list("users", "users", UserExport, _USERS, (*UserRow.model_fields,), errors=FEED_ERRORS)
+_list("torrents", "torrents", TorrentExport, _TORRENTS, (*TorrentRow.model_fields,), conflict=FEED_CONFLICT)
+_list("users", "users", UserExport, _USERS, (*UserRow.model_fields,), conflict=FEED_CONFLICT)
 
 
 class PeerQuery(Query):
@@ -190,7 +190,7 @@ class UserTorrentQuery(Query):
     limit: Limit = 1_000_000
 
 
-@endpoints.get("/user-torrents", "Export what users have on torrents as JSON lines", errors=FEED_ERRORS)
+@endpoints.get("/user-torrents", "Export what users have on torrents as JSON lines", conflict=FEED_CONFLICT)
 async def user_torrents(call: Call, query: UserTorrentQuery) -> JsonLines:
     """By user, in no further order; a row may come twice. Rows on removed torrents are left out. With `updated_since`
     only rows that changed; regular announces count only where TRACKER_CHANGES__UPDATES_SECONDS is set."""

@@ -12,8 +12,6 @@ from tracker.store.torrents.torrents import Torrent
 
 endpoints = Endpoints("freeleech", "Freeleech tokens: downloads of one torrent that do not count for one user.")
 
-_UNKNOWN = {404: "Unknown user or torrent."}
-
 
 class FreeleechNew(Body):
     """A freeleech token."""
@@ -34,7 +32,7 @@ class FreeleechPage(Page[FreeleechToken]):
     """A page of a user's freeleech tokens, the next to end first."""
 
 
-@endpoints.get("/users/{user_id}/freeleech", "List a user's freeleech tokens", errors={404: "Unknown user."})
+@endpoints.get("/users/{user_id}/freeleech", "List a user's freeleech tokens")
 async def list_all(call: Call, user_id: UserIdText, query: Paged) -> FreeleechPage:
     """Those that have not ended."""
     existing(await call.store.users.passkey_of(user_id), "user")
@@ -43,7 +41,7 @@ async def list_all(call: Call, user_id: UserIdText, query: Paged) -> FreeleechPa
     return FreeleechPage(**page_of(query, [FreeleechToken(**row) for row in rows], total))
 
 
-@endpoints.put("/users/{user_id}/freeleech/{info_hash}", "Give a freeleech token", "freeleech.give", errors=_UNKNOWN)
+@endpoints.put("/users/{user_id}/freeleech/{info_hash}", "Give a freeleech token", "freeleech.give")
 async def give(call: Call, user_id: UserIdText, info_hash: InfoHashText, body: FreeleechNew) -> FreeleechToken:
     """Changes the end of a token that the user has. A user has at most 10,000. One for the v2 half of a hybrid torrent
     is given for its v1 half."""
@@ -58,7 +56,7 @@ async def give(call: Call, user_id: UserIdText, info_hash: InfoHashText, body: F
     "/users/{user_id}/freeleech/{info_hash}",
     "Take back a freeleech token",
     "freeleech.revoke",
-    errors={404: "Unknown user, torrent or token."},
+    missing="Unknown user, torrent or token.",
 )
 async def take_back(call: Call, user_id: UserIdText, info_hash: InfoHashText) -> None:
     torrent = await _known(call, user_id, info_hash)

@@ -13,7 +13,6 @@ from tracker.store.users.rules import GROUP_FIELDS, Group
 
 endpoints = Endpoints("groups", "Groups of users: rules for all users of a group.")
 
-_UNKNOWN = {404: "Unknown group."}
 GroupIdText = Annotated[
     str, Field(pattern="^[1-9][0-9]{0,8}$", description="Group ID, a decimal number.", examples=["20"])
 ]
@@ -42,12 +41,12 @@ async def list_all(call: Call) -> GroupList:
     return GroupList(groups=[_row(group) for group in await call.store.groups.all()])
 
 
-@endpoints.get("/groups/{group_id}", "Show a group", errors=_UNKNOWN)
+@endpoints.get("/groups/{group_id}", "Show a group")
 async def show(call: Call, group_id: GroupIdText) -> GroupRow:
     return _row(existing(await call.store.groups.get(int(group_id)), "group"))
 
 
-@endpoints.put("/groups/{group_id}", "Add or replace a group", "group.set")
+@endpoints.put("/groups/{group_id}", "Add or replace a group", "group.set", missing="Not found.")
 async def replace(call: Call, group_id: GroupIdText, body: GroupFields) -> GroupRow:
     """Omitted and null fields get their defaults. Applies from the next announce of all users of the group. There are
     at most 200 groups."""
@@ -55,7 +54,7 @@ async def replace(call: Call, group_id: GroupIdText, body: GroupFields) -> Group
     return await show(call, group_id)
 
 
-@endpoints.patch("/groups/{group_id}", "Change a group", "group.set", errors=_UNKNOWN)
+@endpoints.patch("/groups/{group_id}", "Change a group", "group.set")
 async def edit(call: Call, group_id: GroupIdText, body: GroupFields) -> GroupRow:
     """Omitted and null fields are unchanged."""
     await show(call, group_id)
@@ -63,7 +62,7 @@ async def edit(call: Call, group_id: GroupIdText, body: GroupFields) -> GroupRow
     return await show(call, group_id)
 
 
-@endpoints.delete("/groups/{group_id}", "Delete a group", "group.delete", errors=_UNKNOWN)
+@endpoints.delete("/groups/{group_id}", "Delete a group", "group.delete")
 async def delete(call: Call, group_id: GroupIdText) -> None:
     """Its users keep the number, without rules."""
     existing(await call.store.groups.delete(int(group_id)), "group")

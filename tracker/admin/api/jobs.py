@@ -14,10 +14,6 @@ from tracker.store.schema.record import shown
 
 endpoints = Endpoints("jobs", "Background jobs: pending, running and finished.")
 
-_UNKNOWN_QUEUE = {404: "Unknown queue."}
-FULL = {409: "The queue is full."}
-_UNKNOWN_JOB = {404: "Unknown or deleted job."}
-
 QueueText = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}$", description="Queue name.", examples=["reprocess"])]
 JobIdText = Annotated[str, Field(pattern="^[0-9]{1,20}$", description="Job ID.", examples=["42"])]
 
@@ -83,6 +79,9 @@ class ReprocessFilter(Body):
 class JobEnqueued(Reply):
     """A queued job."""
 
+    status_code = 202
+    location = "/jobs/{reply.id}"
+
     id: str
     new: bool = Field(description="false: the same job was already pending, running or waiting for a retry.")
 
@@ -97,14 +96,14 @@ async def _queue(call: Call, name: str) -> QueueRow:
     return QueueRow(name=name, **await jobs.sizes(name), **asdict(await jobs.limits_of(name)))
 
 
-@endpoints.put("/queues/{queue}/limits", "Set the limits of a queue", "jobs.limit")
+@endpoints.put("/queues/{queue}/limits", "Set the limits of a queue", "jobs.limit", missing="Not found.")
 async def limit(call: Call, queue: QueueText, body: LimitsOfQueue) -> QueueRow:
     """Running trackers apply them from their next claim on; jobs that wait keep their priority."""
     await call.store.jobs.set_limits(queue, body.model_dump(exclude_none=True))
     return await _queue(call, queue)
 
 
-@endpoints.get("/queues/{queue}/jobs", "List jobs of a queue", errors=_UNKNOWN_QUEUE)
+@endpoints.get("/queues/{queue}/jobs", "List jobs of a queue")
 async def list_all(call: Call, queue: QueueText, query: JobQuery) -> JobPage:
     await _check(call, queue)
     jobs = call.store.jobs
@@ -112,7 +111,7 @@ async def list_all(call: Call, queue: QueueText, query: JobQuery) -> JobPage:
     return JobPage(**page_of(query, rows, (await jobs.sizes(queue))[query.status]))
 
 
-@endpoints.delete("/queues/{queue}/jobs", "Delete jobs of a queue", "jobs.purge", errors=_UNKNOWN_QUEUE)
+@endpoints.delete("/queues/{queue}/jobs", "Delete jobs of a queue", "jobs.purge")
 async def purge(call: Call, queue: QueueText, query: PurgeQuery) -> Purged:
     """Deletes jobs of one status. Running jobs cannot be deleted."""
     await _check(call, queue)
@@ -123,7 +122,7 @@ async def _check(call: Call, queue: str) -> None:
     existing(queue in await call.store.jobs.queues(), "queue")
 
 
-@endpoints.get("/jobs/{id}", "Show a job", errors=_UNKNOWN_JOB)
+@endpoints.get("/jobs/{id}", "Show a job")
 async def show(call: Call, id: JobIdText) -> JobRow:
     return _row(existing(await call.store.jobs.get(id), "job"))
 
@@ -132,7 +131,7 @@ async def show(call: Call, id: JobIdText) -> JobRow:
     "/jobs/{id}/retry",
     "Run a job again",
     "jobs.retry",
-    errors={**_UNKNOWN_JOB, 409: "It is pending, running or completed, or a job with the same payload is."},
+    conflict="It is pending, running or completed, or a job with the same payload is.",
 )
 async def retry(call: Call, id: JobIdText) -> JobRow:
     """A failed job starts over with all its retries. A job waiting for a retry runs immediately."""
@@ -140,15 +139,13 @@ async def retry(call: Call, id: JobIdText) -> JobRow:
     return await show(call, id)
 
 
-@endpoints.post(
-    "/reprocess", "Rescore torrents", "jobs.reprocess", status=202, errors=FULL, location="/jobs/{reply.id}"
-)
+@endpoints.post("/reprocess", "Rescore torrents", "jobs.reprocess", conflict="The queue is full.")
 async def reprocess(call: Call, body: ReprocessFilter) -> JobEnqueued:
     """Queues a job that rescores all matching torrents."""
     return JobEnqueued.from_record(await service.rescore(call.store.jobs, **body.model_dump()))
 
 
-@endpoints.post("/sweep", "Sweep all swarms now", "jobs.sweep", status=202, errors=FULL, location="/jobs/{reply.id}")
+@endpoints.post("/sweep", "Sweep all swarms now", "jobs.sweep", conflict="The queue is full.")
 async def sweep(call: Call) -> JobEnqueued:
     """Queues a job that removes timed-out peers, repairs counts and forgets empty torrents."""
     return JobEnqueued.from_record(await service.sweep(call.store.jobs))

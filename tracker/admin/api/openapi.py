@@ -171,8 +171,11 @@ def _parameter(schema: Schema) -> Schema:
 
 def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) -> Schema:
     responses: Schema = {str(endpoint.status): _success(endpoint, references)}
-    if endpoint.known:
-        responses["200"] = {"description": endpoint.known, "content": _success(endpoint, references)["content"]}
+    if endpoint.reply is not None and endpoint.reply.known_text:
+        responses["200"] = {
+            "description": endpoint.reply.known_text,
+            "content": _success(endpoint, references)["content"],
+        }
     errors = {
         401: "Missing or invalid token or session, or not valid from this address.",
         403: "Another role is needed, or the origin or CSRF token is wrong.",
@@ -185,11 +188,10 @@ def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
         errors |= _BODY_ERRORS
         if issubclass(endpoint.body, Body):
             errors[413] = f"The body is larger than {endpoint.body.max_bytes // 1024} KiB."
-    if endpoint.path_model is not None:
-        errors[404] = "Not found."
-    if endpoint.repeatable:
-        errors[409] = "Another request had the Idempotency-Key."
-    errors |= endpoint.errors
+    if endpoint.missing:
+        errors[404] = endpoint.missing
+    if endpoint.conflict or endpoint.repeatable:
+        errors[409] = endpoint.conflict or "Another request had the Idempotency-Key."
     content = {CONTENT_TYPE: {"schema": references[ProblemDetails]}}
     for status, description in sorted(errors.items()):
         responses[str(status)] = {"description": description, "content": content}

@@ -100,7 +100,7 @@ def _response(endpoint: Endpoint, reply: Reply | None, missing: Collection[int])
     headers = {}
     if endpoint.location:
         headers["Location"] = ROOT + endpoint.location.format(reply=reply)
-    is_known = bool(endpoint.known) and not getattr(reply, "new", True)
+    is_known = bool(reply.known_text) and not getattr(reply, "new", True)
     body = reply.model_dump_json().encode()
     if missing:
         parts = {SHARDS_UNAVAILABLE: sorted({*missing} - {MAIN})} if {*missing} != {MAIN} else {}

@@ -14,8 +14,6 @@ from tracker.store.schema.multipliers import RULE_NAME, RuleChange, Rules, rule_
 
 endpoints = Endpoints("rules", "Rules of multipliers that stand side by side, each with a name and an end.")
 
-_UNKNOWN_USER, _UNKNOWN_TORRENT = {404: "Unknown user."}, {404: "Unknown torrent."}
-_NO_USER_RULE, _NO_TORRENT_RULE = {404: "Unknown user or rule."}, {404: "Unknown torrent or rule."}
 RuleName = Annotated[str, Field(pattern=f"^{RULE_NAME}$", description="The name of the rule.", examples=["donor"])]
 
 
@@ -43,32 +41,34 @@ class RuleList(Reply):
     rules: list[RuleRow]
 
 
-@endpoints.get("/users/{user_id}/rules", "List a user's rules", errors=_UNKNOWN_USER)
+@endpoints.get("/users/{user_id}/rules", "List a user's rules")
 async def of_user(call: Call, user_id: UserIdText) -> RuleList:
     user = existing(await call.store.users.by_id(user_id), "user")
     return _listed(call, user.upload_multiplier, user.download_multiplier)
 
 
-@endpoints.put("/users/{user_id}/rules/{name}", "Set a rule of a user", "user.edit", errors=_UNKNOWN_USER)
+@endpoints.put("/users/{user_id}/rules/{name}", "Set a rule of a user", "user.edit")
 async def set_of_user(call: Call, user_id: UserIdText, name: RuleName, body: RuleNew) -> RuleList:
     """Replaces the rule of this name, or adds one. The others stay, except those that have ended."""
     await call.store.users.change_rule(await _passkey(call, user_id), _change(call, name, body))
     return await of_user(call, user_id)
 
 
-@endpoints.delete("/users/{user_id}/rules/{name}", "Remove a rule of a user", "user.edit", errors=_NO_USER_RULE)
+@endpoints.delete(
+    "/users/{user_id}/rules/{name}", "Remove a rule of a user", "user.edit", missing="Unknown user or rule."
+)
 async def remove_of_user(call: Call, user_id: UserIdText, name: RuleName) -> None:
     passkey = await _passkey(call, user_id)
     existing(await call.store.users.change_rule(passkey, _removal(call, name)), "rule")
 
 
-@endpoints.get("/torrents/{info_hash}/rules", "List a torrent's rules", errors=_UNKNOWN_TORRENT)
+@endpoints.get("/torrents/{info_hash}/rules", "List a torrent's rules")
 async def of_torrent(call: Call, info_hash: InfoHashText) -> RuleList:
     torrent = await known(call, info_hash)
     return _listed(call, torrent.upload_multiplier, torrent.download_multiplier)
 
 
-@endpoints.put("/torrents/{info_hash}/rules/{name}", "Set a rule of a torrent", "torrent.edit", errors=_UNKNOWN_TORRENT)
+@endpoints.put("/torrents/{info_hash}/rules/{name}", "Set a rule of a torrent", "torrent.edit")
 async def set_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName, body: RuleNew) -> RuleList:
     """As for a user. A torrent with 0 for upload and for download is neutral: nothing counts, whatever other rules
     say."""
@@ -77,7 +77,10 @@ async def set_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName, bo
 
 
 @endpoints.delete(
-    "/torrents/{info_hash}/rules/{name}", "Remove a rule of a torrent", "torrent.edit", errors=_NO_TORRENT_RULE
+    "/torrents/{info_hash}/rules/{name}",
+    "Remove a rule of a torrent",
+    "torrent.edit",
+    missing="Unknown torrent or rule.",
 )
 async def remove_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName) -> None:
     wanted = await _registered(call, info_hash)
@@ -97,11 +100,7 @@ async def set_of_all(call: Call, name: RuleName, body: RuleNew) -> RuleList:
 
 
 @endpoints.delete(
-    "/multipliers/rules/{name}",
-    "Remove a rule for all users",
-    "multipliers.set",
-    role="admin",
-    errors={404: "Unknown rule."},
+    "/multipliers/rules/{name}", "Remove a rule for all users", "multipliers.set", role="admin", missing="Unknown rule."
 )
 async def remove_of_all(call: Call, name: RuleName) -> None:
     existing(await call.store.multipliers.change_rule(_removal(call, name)), "rule")

@@ -16,8 +16,6 @@ from tracker.wire.torrent_file import MEDIA_TYPE
 
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
 
-_UNKNOWN = {404: "Unknown torrent."}
-
 
 @copy_of(ScorePlace, rank=None, last_processed=Moment, next_turn=Moment)
 class ScoreTurn(Reply):
@@ -79,7 +77,7 @@ class TorrentPlaces(Page[TorrentPlace]):
     users: int = Field(description="All unique users of the torrent.")
 
 
-@endpoints.get("/torrents/{info_hash}", "Show a torrent", errors=_UNKNOWN)
+@endpoints.get("/torrents/{info_hash}", "Show a torrent")
 async def show(call: Call, info_hash: InfoHashText) -> TorrentDetails:
     torrent = await known(call, info_hash)
     place = await call.store.scores.place(torrent.torrent_id)
@@ -91,7 +89,7 @@ async def show(call: Call, info_hash: InfoHashText) -> TorrentDetails:
     )
 
 
-@endpoints.get("/torrents/{info_hash}/file", "Download a .torrent file", errors={404: "No .torrent file is kept."})
+@endpoints.get("/torrents/{info_hash}/file", "Download a .torrent file", missing="No .torrent file is kept.")
 async def file(call: Call, info_hash: InfoHashText) -> TorrentDownload:
     """The file as it was uploaded, without announce URLs and comments; TRACKER_TORRENTS__KEEP_FILES keeps files."""
     torrent = await known(call, info_hash)
@@ -104,7 +102,7 @@ async def _users(call: Call, info_hash: str) -> int:
     return await call.store.unique_users.users_of(f"torrents.{info_hash}.users")
 
 
-@endpoints.get("/torrents/{info_hash}/peers", "List peers of a torrent", errors=_UNKNOWN)
+@endpoints.get("/torrents/{info_hash}/peers", "List peers of a torrent")
 async def peers(call: Call, info_hash: InfoHashText, query: Paged) -> PeerPage:
     """Never shows passkeys."""
     torrent = await known(call, info_hash)
@@ -114,14 +112,14 @@ async def peers(call: Call, info_hash: InfoHashText, query: Paged) -> PeerPage:
     return PeerPage(**scan_of(after, items, torrent.seeders + torrent.leechers))
 
 
-@endpoints.get("/torrents/{info_hash}/history", "Show the history of a torrent", errors=_UNKNOWN)
+@endpoints.get("/torrents/{info_hash}/history", "Show the history of a torrent")
 async def history(call: Call, info_hash: InfoHashText) -> History:
     """One point per scoring, up to TRACKER_SCORING__HISTORY."""
     points = await call.store.torrents.history(await known(call, info_hash))
     return History(items=[HistoryPoint.from_record(point, snatches=point.completions) for point in points])
 
 
-@endpoints.get("/torrents/{info_hash}/uniques", "List user locations of a torrent", errors=_UNKNOWN)
+@endpoints.get("/torrents/{info_hash}/uniques", "List user locations of a torrent")
 async def uniques(call: Call, info_hash: InfoHashText, query: Paged) -> TorrentPlaces:
     """All-time unique users by country, city and postcode."""
     torrent = await known(call, info_hash)

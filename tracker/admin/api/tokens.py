@@ -52,6 +52,8 @@ class TokenNew(Body):
 class TokenCreated(TokenRow):
     """A new token with its secret, shown once."""
 
+    status_code = 201
+
     token: str = Field(description="Send it as `Authorization: Bearer …`.")
 
 
@@ -65,15 +67,14 @@ async def list_all(call: Call) -> TokenList:
     "Create a token",
     "token.create",
     role="admin",
-    status=201,
-    errors={409: "The name is taken, or there are too many tokens."},
+    conflict="The name is taken, or there are too many tokens.",
 )
 async def create(call: Call, body: TokenNew) -> TokenCreated:
     token, text = await call.store.tokens.create(body.name, body.role, expires=body.expires, addresses=body.addresses)
     return TokenCreated(**shown(token), token=text)
 
 
-@endpoints.delete("/tokens/{token_id}", "Revoke a token", "token.revoke", role="admin", errors={404: "Unknown token."})
+@endpoints.delete("/tokens/{token_id}", "Revoke a token", "token.revoke", role="admin")
 async def revoke(call: Call, token_id: TokenIdText) -> None:
     """Requests with it are refused immediately, and its sessions end."""
     await call.store.tokens.revoke(token_id)

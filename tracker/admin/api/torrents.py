@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, SkipValidation
 
 from tracker.admin.api.batches import MAX_ROWS, Batch, Outcome, Outcomes, RowError, applied
-from tracker.admin.api.changes import FEED_ERRORS, updated
+from tracker.admin.api.changes import FEED_CONFLICT, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Form, Reply
 from tracker.admin.api.models import (
     Count,
@@ -51,13 +51,11 @@ from tracker.store.torrents.torrents import Torrent
 
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
 
-_UNKNOWN = {404: "Unknown torrent."}
-_KNOWN = "Already registered; the given fields were updated. A file alone does not rename it."
 _NO_HALF = "it, or the torrent that `hybrid_of` names, is a half of another hybrid torrent."
-_REFUSED = {
-    409: f"Its torrent ID is not a number; only a site can have written it. Or {_NO_HALF[:-1]}, or that torrent is not "
+_REFUSED = (
+    f"Its torrent ID is not a number; only a site can have written it. Or {_NO_HALF[:-1]}, or that torrent is not "
     "registered."
-}
+)
 
 
 HashOfAnyLength = Annotated[
@@ -138,11 +136,15 @@ class Registered(Reply):
 class RegisteredAll(Reply):
     """The registered torrents: two for a hybrid file, else one."""
 
+    status_code = 201
+    location = "/torrents/{reply.torrents[0].info_hash}"
+    known_text = "Already registered; the given fields were updated. A file alone does not rename it."
+
     torrents: list[Registered]
     new: bool = Field(description="Whether any of them is new.")
 
 
-@endpoints.get("/torrents", "List or search torrents", errors=FEED_ERRORS)
+@endpoints.get("/torrents", "List or search torrents", conflict=FEED_CONFLICT)
 async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
     """Sorted by an index, filtered, or searched."""
     page = await part(call, query, query.cursor, query.limit)
@@ -159,15 +161,7 @@ async def part(call: Call, query: TorrentQuery, cursor: str, count: int) -> Part
     return Part(list(map(fields_of, torrents)), after, since=since)
 
 
-@endpoints.post(
-    "/torrents",
-    "Register a torrent",
-    "torrent.add",
-    status=201,
-    known=_KNOWN,
-    errors=_REFUSED,
-    location="/torrents/{reply.torrents[0].info_hash}",
-)
+@endpoints.post("/torrents", "Register a torrent", "torrent.add", conflict=_REFUSED)
 async def create(call: Call, body: TorrentNew) -> RegisteredAll:
     """By its info hash. `POST /torrent-files` takes .torrent files."""
     fields = torrent_fields(**body.model_dump(exclude={"info_hash", "reset_score"}))
@@ -183,10 +177,7 @@ async def create(call: Call, body: TorrentNew) -> RegisteredAll:
     "/torrent-files",
     "Register a torrent by file",
     "torrent.add",
-    status=201,
-    known=_KNOWN,
-    errors={409: "One of its hashes is a half of another hybrid torrent."},
-    location="/torrents/{reply.torrents[0].info_hash}",
+    conflict="One of its hashes is a half of another hybrid torrent.",
 )
 async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
     """A hybrid file is registered under both its v1 and v2 hash, as one torrent: the v1 half counts for users."""
@@ -211,9 +202,7 @@ def _registered(added: Sequence[Added]) -> RegisteredAll:
     return RegisteredAll(torrents=list(map(Registered.from_record, added)), new=any(each.new for each in added))
 
 
-@endpoints.patch(
-    "/torrents/{info_hash}", "Change a torrent", "torrent.edit", errors={**_UNKNOWN, 409: _NO_HALF.capitalize()}
-)
+@endpoints.patch("/torrents/{info_hash}", "Change a torrent", "torrent.edit", conflict=_NO_HALF.capitalize())
 async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> TorrentRow:
     """Disabling applies immediately; without a reason peers see a default one. `enabled`, `reason` and multipliers
     also change the other half of a hybrid torrent."""
@@ -225,7 +214,7 @@ async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> Torren
     return row(await known(call, info_hash))
 
 
-@endpoints.delete("/torrents/{info_hash}", "Remove a torrent", "torrent.remove", errors=_UNKNOWN)
+@endpoints.delete("/torrents/{info_hash}", "Remove a torrent", "torrent.remove")
 async def remove(call: Call, info_hash: InfoHashText) -> None:
     """Unregisters it; its peers disappear within seconds. In open mode the next announce registers it again: deny it
     instead. The other half of a hybrid torrent stays, and counts for itself from then on."""

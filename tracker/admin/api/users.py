@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, SkipValidation
 
 from tracker.admin.api.batches import MAX_ROWS, Batch, Outcome, Outcomes, RowError, applied
-from tracker.admin.api.changes import FEED_ERRORS, updated
+from tracker.admin.api.changes import FEED_CONFLICT, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
     Hex,
@@ -40,8 +40,6 @@ _CUT = (
     "Bytes that were not credited, because the rate was above `TRACKER_USERS__MAX_CREDIT_BYTES_PER_SECOND` or "
     "`TRACKER_USERS__MAX_USER_CREDIT_BYTES_PER_SECOND`."
 )
-_UNKNOWN = {404: "Unknown user."}
-_TAKEN = {409: "The ID or the passkey is taken."}
 SetName = Literal["active", "complete", "incomplete", "hnr"]
 
 
@@ -82,6 +80,8 @@ class UserDetails(UserRow):
 
 class Passkey(Reply):
     """A user's passkey, shown once."""
+
+    location = "/users/{reply.user_id}"
 
     user_id: str
     passkey: str
@@ -174,7 +174,7 @@ def _passkey(call: Call, user: User) -> Passkey:
     )
 
 
-@endpoints.get("/users", "List or search users", errors=FEED_ERRORS)
+@endpoints.get("/users", "List or search users", conflict=FEED_CONFLICT)
 async def list_all(call: Call, query: UserQuery) -> UserPage:
     """Sorted by an index, filtered by rights, or searched by display name."""
     page = await part(call, query, query.cursor, query.limit)
@@ -189,19 +189,19 @@ async def part(call: Call, query: UserQuery, cursor: str, count: int) -> Part:
     return Part(list(map(fields_of, await call.store.users.by_ids(ids))), after, since=since)
 
 
-@endpoints.post("/users", "Add a user", "user.add", status=201, errors=_TAKEN, location="/users/{reply.user_id}")
+@endpoints.post("/users", "Add a user", "user.add", status=201, conflict="The ID or the passkey is taken.")
 async def create(call: Call, body: UserNew) -> Passkey:
     """The response contains the passkey."""
     return _passkey(call, await call.store.users.add(body.user_id, body.passkey, **_given(call, body)))
 
 
-@endpoints.post("/users/lookup", "Find a user by passkey", "", errors=_UNKNOWN)
+@endpoints.post("/users/lookup", "Find a user by passkey", "", missing="Unknown user.")
 async def lookup(call: Call, body: PasskeyLookup) -> UserDetails:
     """POST, because proxies log URLs, and a passkey is a secret."""
     return await _details(call, existing(await call.store.users.get(body.passkey), "user"))
 
 
-@endpoints.get("/users/{user_id}", "Show a user", errors=_UNKNOWN)
+@endpoints.get("/users/{user_id}", "Show a user")
 async def show(call: Call, user_id: UserIdText) -> UserDetails:
     return await _details(call, await _known(call, user_id))
 
@@ -224,7 +224,7 @@ async def _details(call: Call, user: User) -> UserDetails:
     "/users/{user_id}",
     "Change a user",
     "user.edit",
-    errors=_UNKNOWN | {409: "The passkey is taken, or another request had the Idempotency-Key."},
+    conflict="The passkey is taken, or another request had the Idempotency-Key.",
     repeatable=True,
 )
 async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
@@ -242,20 +242,20 @@ async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
     return UserRow(**fields_of(await _known(call, user_id)))
 
 
-@endpoints.post("/users/{user_id}/passkey", "Replace the passkey", "user.rotate", errors=_UNKNOWN)
+@endpoints.post("/users/{user_id}/passkey", "Replace the passkey", "user.rotate")
 async def rotate(call: Call, user_id: UserIdText) -> Passkey:
     """The old passkey stops working immediately. The response contains the new one."""
     user = await _known(call, user_id)
     return _passkey(call, await call.store.users.rotate(user.passkey))
 
 
-@endpoints.delete("/users/{user_id}", "Delete a user", "user.delete", role="admin", errors=_UNKNOWN)
+@endpoints.delete("/users/{user_id}", "Delete a user", "user.delete", role="admin")
 async def delete(call: Call, user_id: UserIdText) -> None:
     """Deletes all totals too."""
     await call.store.users.delete(user_id)
 
 
-@endpoints.get("/users/{user_id}/torrents/{set_name}", "List a user's torrents", errors=_UNKNOWN)
+@endpoints.get("/users/{user_id}/torrents/{set_name}", "List a user's torrents")
 async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Paged) -> UserTorrentPage:
     await _known(call, user_id)
     users = call.store.users
@@ -264,7 +264,7 @@ async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Pa
     return UserTorrentPage(**scan_of(after, items, (await users.set_sizes(user_id))[set_name]))
 
 
-@endpoints.get("/users/{user_id}/unregistered", "List a user's unregistered torrents", errors=_UNKNOWN)
+@endpoints.get("/users/{user_id}/unregistered", "List a user's unregistered torrents")
 async def unregistered(call: Call, user_id: UserIdText) -> UnregisteredTorrents:
     """Torrents that the user announced in the last 90 days, and that are not registered."""
     await _known(call, user_id)
@@ -272,7 +272,7 @@ async def unregistered(call: Call, user_id: UserIdText) -> UnregisteredTorrents:
     return UnregisteredTorrents(items=[Unregistered.from_record(each) for each in tried])
 
 
-@endpoints.post("/users/{user_id}/forgive", "Forgive all hit-and-runs", "user.forgive", errors=_UNKNOWN)
+@endpoints.post("/users/{user_id}/forgive", "Forgive all hit-and-runs", "user.forgive")
 async def forgive(call: Call, user_id: UserIdText) -> Forgiven:
     """Past downloads do not count again; new downloads above the threshold do."""
     await _known(call, user_id)
@@ -283,7 +283,7 @@ async def forgive(call: Call, user_id: UserIdText) -> Forgiven:
     "/users/{user_id}/forgive/{torrent_id}",
     "Forgive one hit-and-run",
     "user.forgive",
-    errors={404: "Unknown user or hit-and-run."},
+    missing="Unknown user or hit-and-run.",
 )
 async def forgive_one(call: Call, user_id: UserIdText, torrent_id: UserIdText) -> Forgiven:
     """By `torrent_id`."""

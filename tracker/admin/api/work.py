@@ -16,8 +16,6 @@ endpoints = Endpoints(
     "work", "Work distribution: projects whose items are given to claimants, each for a limited time."
 )
 
-UNKNOWN_PROJECT = {404: "Unknown project."}
-
 ProjectText = Annotated[
     str, Field(pattern="^[-_0-9A-Za-z]{1,30}$", description="Name of a project.", examples=["archive"])
 ]
@@ -96,6 +94,8 @@ class ProjectRow(Reply):
 class ProjectDetails(ProjectRow):
     """A project with its bytes by domain."""
 
+    location = "/work/projects/{reply.name}"
+
     domain_bytes: dict[str, int]
     probes_missing: bool = Field(
         description="`verify` asks for connections to claimants' seeders, but `TRACKER_PROBE__ENABLED` is off: claims "
@@ -117,33 +117,24 @@ async def list_all(call: Call) -> ProjectList:
     return ProjectList(items=[ProjectRow(**_row(project, each)) for project, each in zip(projects, found, strict=True)])
 
 
-@endpoints.post(
-    "/work/projects",
-    "Create a project",
-    "project.create",
-    status=201,
-    errors={409: "The name is taken."},
-    location="/work/projects/{reply.name}",
-)
+@endpoints.post("/work/projects", "Create a project", "project.create", status=201, conflict="The name is taken.")
 async def create(call: Call, body: ProjectNew) -> ProjectDetails:
     project = await create_project(call.store, body.name, body.kind, _given(body))
     return await _details(call, project)
 
 
-@endpoints.get("/work/projects/{project}", "Show a project", errors=UNKNOWN_PROJECT)
+@endpoints.get("/work/projects/{project}", "Show a project")
 async def show(call: Call, project: ProjectText) -> ProjectDetails:
     return await _details(call, await call.store.work.projects.get(project))
 
 
-@endpoints.patch("/work/projects/{project}", "Edit a project", "project.edit", errors=UNKNOWN_PROJECT)
+@endpoints.patch("/work/projects/{project}", "Edit a project", "project.edit")
 async def edit(call: Call, project: ProjectText, body: ProjectPatch) -> ProjectDetails:
     """Applies from the next call of a claimant on. The kind cannot be changed."""
     return await _details(call, await call.store.work.projects.edit(project, _given(body)))
 
 
-@endpoints.delete(
-    "/work/projects/{project}", "Delete a project", "project.delete", role="admin", errors=UNKNOWN_PROJECT
-)
+@endpoints.delete("/work/projects/{project}", "Delete a project", "project.delete", role="admin")
 async def delete(call: Call, project: ProjectText) -> None:
     """Deletes its items, claims, log and leaderboards. Other projects are unchanged."""
     await call.store.work.projects.delete(project)

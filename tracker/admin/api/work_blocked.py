@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Moment, OptionalText, copy_of
-from tracker.admin.api.work import UNKNOWN_PROJECT, ProjectText
+from tracker.admin.api.work import ProjectText
 from tracker.admin.api.work_results import LogQuery
 from tracker.errors import existing
 from tracker.store.work.blocks import BlockEvent
@@ -22,7 +22,6 @@ WhoText = Annotated[
         examples=["volunteer_1", "192.0.2.1"],
     ),
 ]
-NOT_BLOCKED = {404: "Unknown project, or not blocked."}
 
 
 class BlockedList(Reply):
@@ -78,28 +77,31 @@ async def unblock_everywhere(call: Call, query: UnblockQuery) -> None:
     await call.store.work.blocks.unblock(query.who)
 
 
-@endpoints.get(
-    "/work/projects/{project}/blocked", "List who is blocked in a project", role="operate", errors=UNKNOWN_PROJECT
-)
+@endpoints.get("/work/projects/{project}/blocked", "List who is blocked in a project", role="operate")
 async def list_all(call: Call, project: ProjectText) -> BlockedList:
     await call.store.work.projects.get(project)
     return BlockedList(items=await call.store.work.blocks.all(project))
 
 
-@endpoints.post("/work/projects/{project}/blocked", "Block in a project", "block.add", errors=UNKNOWN_PROJECT)
+@endpoints.post("/work/projects/{project}/blocked", "Block in a project", "block.add")
 async def block(call: Call, project: ProjectText, body: Block) -> BlockedOne:
     """Applies from the next request on. Claims stay until they end."""
     new = await call.store.work.blocks.block(body.who, project)
     return BlockedOne(who=body.who, new=new)
 
 
-@endpoints.delete("/work/projects/{project}/blocked", "Unblock in a project", "block.remove", errors=NOT_BLOCKED)
+@endpoints.delete(
+    "/work/projects/{project}/blocked",
+    "Unblock in a project",
+    "block.remove",
+    missing="Unknown project, or not blocked.",
+)
 async def unblock(call: Call, project: ProjectText, query: UnblockQuery) -> None:
     """A block in all projects stays."""
     existing(await call.store.work.blocks.unblock(query.who, project), "block")
 
 
-@endpoints.get("/work/projects/{project}/blocked-log", "List changes of blocks", role="operate", errors=UNKNOWN_PROJECT)
+@endpoints.get("/work/projects/{project}/blocked-log", "List changes of blocks", role="operate")
 async def log(call: Call, project: ProjectText, query: LogQuery) -> BlockLog:
     """And reports with wrong domains. About the last 1,000 entries are kept."""
     await call.store.work.projects.get(project)

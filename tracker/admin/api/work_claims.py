@@ -4,7 +4,7 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Count, Limit, Moment, OptionalMoment, Whole, reply_of
-from tracker.admin.api.work import UNKNOWN_PROJECT, Address, ClaimantText, Cursor, ItemText, NextCursor, ProjectText
+from tracker.admin.api.work import Address, ClaimantText, Cursor, ItemText, NextCursor, ProjectText
 from tracker.errors import ClientError
 from tracker.store.work.records import Claim
 
@@ -49,7 +49,7 @@ class Released(Reply):
     released: int
 
 
-@endpoints.get("/work/projects/{project}/claims", "List claims", errors=UNKNOWN_PROJECT)
+@endpoints.get("/work/projects/{project}/claims", "List claims")
 async def list_all(call: Call, project: ProjectText, query: ClaimQuery) -> ClaimPage:
     """With a filter, a page may have fewer claims than `limit`, or none, before the end."""
     work = call.store.work
@@ -66,7 +66,7 @@ async def list_all(call: Call, project: ProjectText, query: ClaimQuery) -> Claim
     return ClaimPage(items=items, next_cursor=found.cursor or None)
 
 
-@endpoints.post("/work/projects/{project}/claims/release", "Release claims", "claims.release", errors=UNKNOWN_PROJECT)
+@endpoints.post("/work/projects/{project}/claims/release", "Release claims", "claims.release")
 async def release(call: Call, project: ProjectText, body: ReleaseFilter) -> Released:
     """Their items are wanted again, in the queues that they came from."""
     if body == ReleaseFilter():

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Lines, Query, Reply
 from tracker.admin.api.models import Flag, Limit, Moment, Whole, number
-from tracker.admin.api.work import UNKNOWN_PROJECT, ClaimantText, Cursor, ItemText, NextCursor, ProjectText
+from tracker.admin.api.work import ClaimantText, Cursor, ItemText, NextCursor, ProjectText
 from tracker.errors import existing
 from tracker.operations.work import add_items, items_of, purge_items
 from tracker.store.work.items import MAX_BATCH
@@ -16,7 +16,6 @@ endpoints = Endpoints("work-items", "Items of work distribution: what a project 
 
 QueueName = Literal["todo", "secondary", "redo"]
 ListName = Annotated[Literal["todo", "secondary", "redo", "done"], Field(description="A queue, or the finished items.")]
-UNKNOWN_ITEM = {404: "Unknown project or item."}
 Copies = Annotated[int, Field(ge=1, le=1000, description="How many claimants get each item.")]
 
 
@@ -99,7 +98,7 @@ class ItemName(Query):
     name: ItemText
 
 
-@endpoints.get("/work/projects/{project}/items", "List items", errors=UNKNOWN_PROJECT)
+@endpoints.get("/work/projects/{project}/items", "List items")
 async def list_all(call: Call, project: ProjectText, query: ItemQuery) -> ItemPage:
     """Claimed items are listed under claims."""
     work = call.store.work
@@ -112,7 +111,7 @@ async def list_all(call: Call, project: ProjectText, query: ItemQuery) -> ItemPa
     return ItemPage(items=rows, next_cursor=page.cursor or None)
 
 
-@endpoints.post("/work/projects/{project}/items", "Add items", "items.add", errors=UNKNOWN_PROJECT)
+@endpoints.post("/work/projects/{project}/items", "Add items", "items.add")
 async def add(call: Call, project: ProjectText, body: ItemsNew) -> ItemsAdded:
     """Items that are wanted, claimed or done already are skipped. In a project of kind `seeding` they must be
     registered torrents."""
@@ -120,7 +119,7 @@ async def add(call: Call, project: ProjectText, body: ItemsNew) -> ItemsAdded:
     return ItemsAdded.from_record(await add_items(call.store, project, new, again=body.again))
 
 
-@endpoints.post("/work/projects/{project}/item-list", "Add items of a text", "items.add", errors=UNKNOWN_PROJECT)
+@endpoints.post("/work/projects/{project}/item-list", "Add items of a text", "items.add")
 async def add_list(call: Call, project: ProjectText, query: ListQuery, body: Lines) -> ItemsAdded:
     """The body is text, one item a line. Empty lines are ignored. If one item is invalid, none is added."""
     asked = (query.claimant,) if query.claimant else ()
@@ -128,14 +127,14 @@ async def add_list(call: Call, project: ProjectText, query: ListQuery, body: Lin
     return ItemsAdded.from_record(await add_items(call.store, project, new, again=query.again))
 
 
-@endpoints.delete("/work/projects/{project}/items", "Remove items of a list", "items.purge", errors=UNKNOWN_PROJECT)
+@endpoints.delete("/work/projects/{project}/items", "Remove items of a list", "items.purge")
 async def purge(call: Call, project: ProjectText, query: PurgeQuery) -> ItemsPurged:
     """Removes all items of a queue, or forgets finished ones. Claims stay."""
     removed = await purge_items(call.store, project, query.list, before=query.before)
     return ItemsPurged(removed=removed)
 
 
-@endpoints.get("/work/projects/{project}/item", "Show an item", errors=UNKNOWN_ITEM)
+@endpoints.get("/work/projects/{project}/item", "Show an item", missing="Unknown project or item.")
 async def show(call: Call, project: ProjectText, query: ItemName) -> ItemDetails:
     await call.store.work.projects.get(project)
     item = await call.store.work.items.status(project, query.name)
@@ -143,7 +142,7 @@ async def show(call: Call, project: ProjectText, query: ItemName) -> ItemDetails
     return ItemDetails(item=item.name, status=status, copies=item.copies, claimants=list(item.claimants))
 
 
-@endpoints.delete("/work/projects/{project}/item", "Remove an item", "items.remove", errors=UNKNOWN_ITEM)
+@endpoints.delete("/work/projects/{project}/item", "Remove an item", "items.remove", missing="Unknown project or item.")
 async def remove(call: Call, project: ProjectText, query: ItemName) -> None:
     """Its copies in queues are removed; if it is done, that is forgotten. Claims stay."""
     existing(await call.store.work.items.purge(project, [query.name]), "item")

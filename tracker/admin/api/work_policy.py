@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Hex, copy_of, number
-from tracker.admin.api.work import UNKNOWN_PROJECT, ProjectText
+from tracker.admin.api.work import ProjectText
 from tracker.operations.work import policy_preview
 from tracker.store.work.policy import Change
 
@@ -35,7 +35,7 @@ class PolicyPreview(Reply):
     items: list[PolicyRow]
 
 
-@endpoints.get("/work/projects/{project}/policy", "Preview the policy", errors=UNKNOWN_PROJECT)
+@endpoints.get("/work/projects/{project}/policy", "Preview the policy")
 async def preview(call: Call, project: ProjectText, query: PolicyQuery) -> PolicyPreview:
     """Changes nothing. The tracker runs the policy every ten minutes."""
     found = await policy_preview(call.store, project, max_torrents=query.max_torrents)

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Limit, Moment, OptionalMoment, Page, Paged, copy_of, page_of
-from tracker.admin.api.work import UNKNOWN_PROJECT, Address, EntryId, ProjectText
+from tracker.admin.api.work import Address, EntryId, ProjectText
 from tracker.store.work.leaderboard import Rank
 from tracker.store.work.log import FinishedClaim, finished_claim
 
@@ -54,7 +54,7 @@ class RankQuery(Paged):
     period: Span = "all"
 
 
-@endpoints.get("/work/projects/{project}/log", "List finished claims", errors=UNKNOWN_PROJECT)
+@endpoints.get("/work/projects/{project}/log", "List finished claims")
 async def log(call: Call, project: ProjectText, query: LogQuery) -> LogPage:
     work = call.store.work
     await work.projects.get(project)
@@ -64,7 +64,7 @@ async def log(call: Call, project: ProjectText, query: LogQuery) -> LogPage:
     return LogPage(items=items, next_before=more)
 
 
-@endpoints.get("/work/projects/{project}/leaderboard", "List claimants by results", errors=UNKNOWN_PROJECT)
+@endpoints.get("/work/projects/{project}/leaderboard", "List claimants by results")
 async def leaderboard(call: Call, project: ProjectText, query: RankQuery) -> RankPage:
     """Months are kept for 13 months, weeks for 13 weeks."""
     span = None if query.period == "all" else query.period
