@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Moment, OptionalMoment, copy_of, number, reply_of
+from tracker.admin.api.models import Items, Moment, OptionalMoment, copy_of, number, reply_of
 from tracker.errors import Conflict
 from tracker.operations.service import FEED_OFF
 from tracker.store.changes.changes import FIRST, Change
@@ -45,10 +45,9 @@ class ChangeRow(Reply):
     """A change. A value that it does not have is null."""
 
 
-class ChangeList(Reply):
+class ChangeList(Items[ChangeRow]):
     """Changes, oldest first."""
 
-    items: list[ChangeRow]
     next: str = Field(description="`since` of the next request, also if there are no items.")
     gap: bool = Field(
         description="true: changes after `since` may be missing here, because the feed no longer has them. Read the "
@@ -68,10 +67,8 @@ class WebhookRow(Reply):
     receiver: str = Field(description="Scheme and host of the URL.")
 
 
-class WebhookList(Reply):
+class WebhookList(Items[WebhookRow]):
     """All webhooks in the settings."""
-
-    items: list[WebhookRow]
 
 
 def _check_on(call: Call) -> None:

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Reply
 from tracker.admin.api.jobs import JobEnqueued
-from tracker.admin.api.models import Hex, InfoHashText, Moment, Page, Paged, page_of
+from tracker.admin.api.models import Hex, InfoHashText, Items, Moment, Page, Paged, page_of
 from tracker.admin.api.torrents import TorrentRow, known, rows
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import existing
@@ -60,10 +60,8 @@ class DhtNodeRow(Reply):
     participation: DhtParticipation | None = Field(description="null until it has been counted.")
 
 
-class DhtNodes(Reply):
+class DhtNodes(Items[DhtNodeRow]):
     """All nodes that ran in the last 7 days, by name."""
-
-    items: list[DhtNodeRow]
 
 
 class LookedUpTorrents(Page[TorrentRow]):

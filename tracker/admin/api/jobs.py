@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Count, Page, Paged, Whole, changes_of, page_of, reply_of
+from tracker.admin.api.models import Count, Items, Page, Paged, Whole, changes_of, page_of, reply_of
 from tracker.errors import existing
 from tracker.operations import service
 from tracker.store.jobs.records import Job, QueueLimits
@@ -35,10 +35,8 @@ class LimitsOfQueue(Body):
     """Limits of a queue; null or omitted: those of the settings."""
 
 
-class Queues(Reply):
+class Queues(Items[QueueRow]):
     """All queues that have had a job."""
-
-    items: list[QueueRow]
 
 
 @reply_of(Job)

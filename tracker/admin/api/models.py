@@ -196,10 +196,27 @@ class Paged(Query):
         return min(self.cursor, MAX_INTEGER)
 
 
-class Page(Reply, Generic[T]):
-    """A page of a list. Items that change between pages may be missing or repeated."""
+class Items(Reply, Generic[T]):
+    """A list."""
 
     items: list[T]
+
+
+class CursorPage(Items[T], Generic[T]):
+    """A page of a list whose length is not known."""
+
+    next_cursor: str | None = Field(description="`cursor` of the next page; null on the last.")
+
+
+class NewestFirst(Items[T], Generic[T]):
+    """A page of a log."""
+
+    next_before: str | None = Field(description="`before` of the next page; null on the last.")
+
+
+class Page(Items[T], Generic[T]):
+    """A page of a list. Items that change between pages may be missing or repeated."""
+
     total: int | None = Field(description="Total number of items; null where counting is too expensive.")
     next_cursor: str | None = Field(description="`cursor` of the next page; null on the last.")
 

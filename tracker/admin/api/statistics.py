@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Flag, Hex, Moment, OptionalText, Whole, copy_of, number
+from tracker.admin.api.models import Flag, Hex, Items, Moment, OptionalText, Whole, copy_of, number
 from tracker.operations import service
 from tracker.refusals import NAMES
 from tracker.store.stats.slices import PRECISIONS
@@ -38,10 +38,8 @@ class NamesQuery(Query):
     pattern: str = Field("*", max_length=300, description="A glob, such as `failures.*`.")
 
 
-class Names(Reply):
+class Names(Items[str]):
     """Names with data, sorted."""
-
-    items: list[str]
 
 
 class SeriesQuery(Query):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Download, Endpoints, Reply
-from tracker.admin.api.models import InfoHashText, Moment, Page, Paged, copy_of, page_of, scan_of
+from tracker.admin.api.models import InfoHashText, Items, Moment, Page, Paged, copy_of, page_of, scan_of
 from tracker.admin.api.torrents import TorrentRow, fields_of, known
 from tracker.errors import existing
 from tracker.operations.peers import PeerView, peer_views
@@ -57,10 +57,8 @@ class HistoryPoint(Reply):
     score: float
 
 
-class History(Reply):
+class History(Items[HistoryPoint]):
     """The history of a torrent, oldest first."""
-
-    items: list[HistoryPoint]
 
 
 class TorrentPlace(Reply):

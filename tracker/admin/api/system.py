@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tracker import __version__
 from tracker.admin.api.contract import Call, Endpoints, Reply
-from tracker.admin.api.models import copy_of
+from tracker.admin.api.models import Items, copy_of
 from tracker.admin.context import AdminContext
 from tracker.doctor import Finding, checks
 from tracker.settings.reference import Described, describe
@@ -23,10 +23,8 @@ class SettingRow(Reply):
     waiting: bool = Field(description="true: changed since the start; a restart is needed.")
 
 
-class SettingList(Reply):
+class SettingList(Items[SettingRow]):
     """All settings."""
-
-    items: list[SettingRow]
 
 
 class Health(Reply):
@@ -52,10 +50,8 @@ class FindingRow(Reply):
     """The result of one check."""
 
 
-class Findings(Reply):
+class Findings(Items[FindingRow]):
     """The results of all checks, as of `tracker doctor`."""
-
-    items: list[FindingRow]
 
 
 @endpoints.get("/settings", "List settings")

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import reply_of
+from tracker.admin.api.models import Items, reply_of
 from tracker.store.access.tokens import MAX_NETWORKS, Role, Token
 from tracker.store.schema.record import shown
 
@@ -21,10 +21,8 @@ class TokenRow(Reply):
     """A token without its secret, which is not stored."""
 
 
-class TokenList(Reply):
+class TokenList(Items[TokenRow]):
     """All tokens, oldest first."""
-
-    items: list[TokenRow]
 
 
 class TokenNew(Body):

@@ -12,6 +12,7 @@ from tracker.admin.api.changes import FEED_CONFLICT, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
     Hex,
+    Items,
     Moment,
     Page,
     Paged,
@@ -136,10 +137,8 @@ class Unregistered(Reply):
     at: Moment = Field(description="When the user first announced it.")
 
 
-class UnregisteredTorrents(Reply):
+class UnregisteredTorrents(Items[Unregistered]):
     """The newest of a user, at most 100, newest first."""
-
-    items: list[Unregistered]
 
 
 class Forgiven(Reply):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import OptionalText, changes_of, reply_of
+from tracker.admin.api.models import Items, OptionalText, changes_of, reply_of
 from tracker.operations.work import create_project
 from tracker.store.schema.record import shown
 from tracker.store.work.records import PROJECT_FIELDS, Project
@@ -41,7 +41,6 @@ EntryId = Annotated[
     str, Field(pattern="^[0-9]{1,15}-[0-9]{1,15}$", description="ID of an entry.", examples=["1800000000000-0"])
 ]
 Cursor = Annotated[str, Field(max_length=400, description="`next_cursor` of the previous page; empty for the first.")]
-NextCursor = Annotated[str | None, Field(description="`cursor` of the next page; null on the last.")]
 Number = Annotated[int, Field(ge=0, le=10**15)]
 KindName = Literal["items", "seeding"]
 
@@ -103,10 +102,8 @@ class ProjectDetails(ProjectRow):
     )
 
 
-class ProjectList(Reply):
+class ProjectList(Items[ProjectRow]):
     """All projects by name."""
-
-    items: list[ProjectRow]
 
 
 @endpoints.get("/work/projects", "List projects")

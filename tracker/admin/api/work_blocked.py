@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Moment, OptionalText, copy_of
+from tracker.admin.api.models import Items, Moment, NewestFirst, OptionalText, copy_of
 from tracker.admin.api.work import ProjectText
 from tracker.admin.api.work_results import LogQuery
 from tracker.errors import existing
@@ -24,10 +24,8 @@ WhoText = Annotated[
 ]
 
 
-class BlockedList(Reply):
+class BlockedList(Items[str]):
     """Blocked claimants, addresses and networks."""
-
-    items: list[str]
 
 
 class Block(Body):
@@ -52,11 +50,8 @@ class BlockRow(Reply):
     """A change of the list, or a report with wrong domains."""
 
 
-class BlockLog(Reply):
+class BlockLog(NewestFirst[BlockRow]):
     """A page of the log, newest first."""
-
-    items: list[BlockRow]
-    next_before: str | None = Field(description="`before` of the next page; null on the last.")
 
 
 @endpoints.get("/work/blocked", "List who is blocked in all projects", role="operate")

@@ -3,8 +3,8 @@
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Count, Limit, Moment, OptionalMoment, Whole, reply_of
-from tracker.admin.api.work import Address, ClaimantText, Cursor, ItemText, NextCursor, ProjectText
+from tracker.admin.api.models import Count, CursorPage, Limit, Moment, OptionalMoment, Whole, reply_of
+from tracker.admin.api.work import Address, ClaimantText, Cursor, ItemText, ProjectText
 from tracker.errors import ClientError
 from tracker.store.work.records import Claim
 
@@ -19,11 +19,8 @@ class ClaimRow(Reply):
     claimant: str
 
 
-class ClaimPage(Reply):
+class ClaimPage(CursorPage[ClaimRow]):
     """A page of claims; those whose lease ends first come first."""
-
-    items: list[ClaimRow]
-    next_cursor: NextCursor
 
 
 class ClaimQuery(Query):

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Lines, Query, Reply
-from tracker.admin.api.models import Flag, Limit, Moment, Whole, number
-from tracker.admin.api.work import ClaimantText, Cursor, ItemText, NextCursor, ProjectText
+from tracker.admin.api.models import CursorPage, Flag, Limit, Moment, Whole, number
+from tracker.admin.api.work import ClaimantText, Cursor, ItemText, ProjectText
 from tracker.errors import existing
 from tracker.operations.work import add_items, items_of, purge_items
 from tracker.store.work.items import MAX_BATCH
@@ -27,11 +27,8 @@ class ItemRow(Reply):
     done_at: Moment | None
 
 
-class ItemPage(Reply):
+class ItemPage(CursorPage[ItemRow]):
     """A page of items: queues in their order, finished items oldest first."""
-
-    items: list[ItemRow]
-    next_cursor: NextCursor
 
 
 class ItemQuery(Query):

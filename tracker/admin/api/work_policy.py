@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Hex, copy_of, number
+from tracker.admin.api.models import Hex, Items, copy_of, number
 from tracker.admin.api.work import ProjectText
 from tracker.operations.work import policy_preview
 from tracker.store.work.policy import Change
@@ -29,10 +29,8 @@ class PolicyRow(Reply):
     )
 
 
-class PolicyPreview(Reply):
+class PolicyPreview(Items[PolicyRow]):
     """What the policy would change."""
-
-    items: list[PolicyRow]
 
 
 @endpoints.get("/work/projects/{project}/policy", "Preview the policy")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Limit, Moment, OptionalMoment, Page, Paged, copy_of, page_of
+from tracker.admin.api.models import Limit, Moment, NewestFirst, OptionalMoment, Page, Paged, copy_of, page_of
 from tracker.admin.api.work import Address, EntryId, ProjectText
 from tracker.store.work.leaderboard import Rank
 from tracker.store.work.log import FinishedClaim, finished_claim
@@ -18,11 +18,8 @@ class LogRow(Reply):
     """A finished claim."""
 
 
-class LogPage(Reply):
+class LogPage(NewestFirst[LogRow]):
     """A page of the log, newest first."""
-
-    items: list[LogRow]
-    next_before: str | None = Field(description="`before` of the next page; null on the last.")
 
 
 class LogQuery(Query):
