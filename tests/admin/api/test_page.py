@@ -2,8 +2,7 @@ from html.parser import HTMLParser
 
 from tests.admin.api.api_client import ApiClient
 from tests.admin.conftest import Admin
-from tracker.admin.api import GROUPS
-from tracker.admin.api.page import kind
+from tracker.admin.api import GROUPS, kind
 from tracker.admin.pages.formats import prose
 
 

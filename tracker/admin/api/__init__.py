@@ -3,12 +3,15 @@
 Each module declares the endpoints of one subject (contract.py). Routes and document are made from the declarations.
 """
 
+import asyncio
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import aiohttp_jinja2
 import orjson
 from aiohttp import web
+from markupsafe import Markup
 
 from tracker.admin.api import (
     audit,
@@ -22,9 +25,6 @@ from tracker.admin.api import (
     history,
     jobs,
     multipliers,
-    page,
-    rules,
-    scores,
     statistics,
     swarms,
     system,
@@ -37,45 +37,43 @@ from tracker.admin.api import (
     work_blocked,
     work_claims,
     work_items,
-    work_policy,
     work_results,
 )
 from tracker.admin.api.contract import Endpoints
-from tracker.admin.api.openapi import document
+from tracker.admin.api.openapi import Schema, document
 from tracker.admin.api.routing import routes as routes_of
 from tracker.admin.context import AdminContext
+from tracker.admin.pages.formats import prose
+from tracker.admin.pages.rendering import render
 
 GROUPS: Sequence[Endpoints] = [
-    module.endpoints
-    for module in (
-        torrents,
-        swarms,
-        denials,
-        users,
-        user_torrents,
-        exports,
-        changes,
-        multipliers,
-        rules,
-        groups,
-        freeleech,
-        clients,
-        statistics,
-        history,
-        unique_users,
-        scores,
-        work,
-        work_items,
-        work_claims,
-        work_results,
-        work_policy,
-        work_blocked,
-        dht,
-        jobs,
-        tokens,
-        audit,
-        system,
-    )
+    torrents.endpoints,
+    swarms.endpoints,
+    denials.endpoints,
+    users.endpoints,
+    user_torrents.endpoints,
+    exports.endpoints,
+    changes.endpoints,
+    multipliers.endpoints,
+    multipliers.rule_endpoints,
+    groups.endpoints,
+    freeleech.endpoints,
+    clients.endpoints,
+    statistics.endpoints,
+    history.endpoints,
+    unique_users.endpoints,
+    torrents.score_endpoints,
+    work.endpoints,
+    work_items.endpoints,
+    work_claims.endpoints,
+    work_results.endpoints,
+    work.policy_endpoints,
+    work_blocked.endpoints,
+    dht.endpoints,
+    jobs.endpoints,
+    tokens.endpoints,
+    audit.endpoints,
+    system.endpoints,
 ]
 
 
@@ -88,10 +86,39 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         return web.Response(body=text, content_type="application/json")
 
     endpoints = [endpoint for group in GROUPS for endpoint in group.all]
-    return [web.get("/api/openapi.json", describe), *page.routes(described), *routes_of(context, endpoints)]
+    return [web.get("/api/openapi.json", describe), *_page(described), *routes_of(context, endpoints)]
 
 
 @cache
 def _described() -> dict[str, Any]:
     """Cached: building it takes 0.1 s."""
     return document(GROUPS)
+
+
+def _page(document: Schema) -> list[web.AbstractRouteDef]:
+    rendered: list[Markup] = []
+
+    async def show(request: web.Request) -> web.Response:
+        if not rendered:  # slow enough for a thread, and the same for every user
+            template = aiohttp_jinja2.get_env(request.app).get_template("parts/api_body.html")
+            rendered.append(Markup(await asyncio.to_thread(template.render, document=document, kind=kind, prose=prose)))  # noqa: S704  # escaped there
+        return render(request, "api.html", {"body": rendered[0]})
+
+    return [web.get("/api", show)]
+
+
+def kind(schema: Schema) -> str:
+    """A short name of a JSON Schema, such as ``list of PeerRow`` or ``integer or null``."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "anyOf" in schema:
+        return " or ".join(kind(each) for each in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(map(str, schema["enum"]))
+    if "const" in schema:
+        return str(schema["const"])
+    if schema.get("type") == "array":
+        return f"list of {kind(schema['items'])}"
+    if schema.get("format") == "binary":
+        return "file"
+    return str(schema.get("type", "anything"))

@@ -1,10 +1,25 @@
-"""/multipliers: how much of the traffic of all users is credited. Those of one user or torrent are among its fields."""
+"""/multipliers: how much of the traffic of all users is credited; and /…/rules: the rules of these multipliers, and of
+those of a user or a torrent, each with a name and an end."""
+
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import Moment, MultiplierEnd, RulesValue, StoredRules
-from tracker.store.schema.multipliers import join_ends, refuse_ended, split_ends
+from tracker.admin.api.models import Factor, InfoHashText, Moment, MultiplierEnd, RulesValue, StoredRules, UserIdText
+from tracker.admin.api.torrents import known
+from tracker.bittorrent import InfoHash, parse_info_hash
+from tracker.errors import existing
+from tracker.operations.torrents import change_torrent_rule
+from tracker.store.schema.multipliers import (
+    RULE_NAME,
+    RuleChange,
+    Rules,
+    join_ends,
+    refuse_ended,
+    rule_change,
+    split_ends,
+)
 
 endpoints = Endpoints("multipliers", "Freeleech and double upload for all users.")
 
@@ -39,3 +54,126 @@ async def replace(call: Call, body: MultipliersNew) -> Multipliers:
     refuse_ended((upload, download), call.context.clock())
     await call.store.multipliers.set(upload, download)
     return await show(call)
+
+
+rule_endpoints = Endpoints("rules", "Rules of multipliers that stand side by side, each with a name and an end.")
+
+RuleName = Annotated[str, Field(pattern=f"^{RULE_NAME}$", description="The name of the rule.", examples=["donor"])]
+
+
+class RuleNew(Body):
+    """A rule; it needs a multiplier of upload or of download."""
+
+    upload: Factor | None = Field(None, description="2: upload counts twice. Without it, the rule has none.")
+    download: Factor | None = Field(None, description="0: freeleech. Without it, the rule has none.")
+    until: MultiplierEnd = None
+
+
+class RuleRow(Reply):
+    """A multiplier of one rule."""
+
+    name: str = Field(description="Empty for a rule without a name.")
+    direction: Literal["upload", "download"]
+    factor: float
+    until: Moment | None
+    active: bool = Field(description="false: the rule has ended.")
+
+
+class RuleList(Reply):
+    """The rules of both multipliers."""
+
+    rules: list[RuleRow]
+
+
+@rule_endpoints.get("/users/{user_id}/rules", "List a user's rules")
+async def of_user(call: Call, user_id: UserIdText) -> RuleList:
+    user = existing(await call.store.users.by_id(user_id), "user")
+    return _listed(call, user.upload_multiplier, user.download_multiplier)
+
+
+@rule_endpoints.put("/users/{user_id}/rules/{name}", "Set a rule of a user", "user.edit")
+async def set_of_user(call: Call, user_id: UserIdText, name: RuleName, body: RuleNew) -> RuleList:
+    """Replaces the rule of this name, or adds one. The others stay, except those that have ended."""
+    await call.store.users.change_rule(await _passkey(call, user_id), _change(call, name, body))
+    return await of_user(call, user_id)
+
+
+@rule_endpoints.delete(
+    "/users/{user_id}/rules/{name}", "Remove a rule of a user", "user.edit", missing="Unknown user or rule."
+)
+async def remove_of_user(call: Call, user_id: UserIdText, name: RuleName) -> None:
+    passkey = await _passkey(call, user_id)
+    existing(await call.store.users.change_rule(passkey, _removal(call, name)), "rule")
+
+
+@rule_endpoints.get("/torrents/{info_hash}/rules", "List a torrent's rules")
+async def of_torrent(call: Call, info_hash: InfoHashText) -> RuleList:
+    torrent = await known(call, info_hash)
+    return _listed(call, torrent.upload_multiplier, torrent.download_multiplier)
+
+
+@rule_endpoints.put("/torrents/{info_hash}/rules/{name}", "Set a rule of a torrent", "torrent.edit")
+async def set_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName, body: RuleNew) -> RuleList:
+    """As for a user. A torrent with 0 for upload and for download is neutral: nothing counts, whatever other rules
+    say."""
+    await change_torrent_rule(call.store, await _registered(call, info_hash), _change(call, name, body))
+    return await of_torrent(call, info_hash)
+
+
+@rule_endpoints.delete(
+    "/torrents/{info_hash}/rules/{name}",
+    "Remove a rule of a torrent",
+    "torrent.edit",
+    missing="Unknown torrent or rule.",
+)
+async def remove_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName) -> None:
+    wanted = await _registered(call, info_hash)
+    existing(await change_torrent_rule(call.store, wanted, _removal(call, name)), "rule")
+
+
+@rule_endpoints.get("/multipliers/rules", "List the rules for all users")
+async def of_all(call: Call) -> RuleList:
+    return _listed(call, *await call.store.multipliers.get())
+
+
+@rule_endpoints.put("/multipliers/rules/{name}", "Set a rule for all users", "multipliers.set", role="admin")
+async def set_of_all(call: Call, name: RuleName, body: RuleNew) -> RuleList:
+    """As for a user."""
+    await call.store.multipliers.change_rule(_change(call, name, body))
+    return await of_all(call)
+
+
+@rule_endpoints.delete(
+    "/multipliers/rules/{name}", "Remove a rule for all users", "multipliers.set", role="admin", missing="Unknown rule."
+)
+async def remove_of_all(call: Call, name: RuleName) -> None:
+    existing(await call.store.multipliers.change_rule(_removal(call, name)), "rule")
+
+
+def _change(call: Call, name: str, body: RuleNew) -> RuleChange:
+    """Raises ClientError."""
+    return rule_change(call.context.clock(), name, body.upload, body.download, body.until)
+
+
+def _removal(call: Call, name: str) -> RuleChange:
+    return RuleChange(int(call.context.clock()), name)
+
+
+async def _passkey(call: Call, user_id: str) -> str:
+    return existing(await call.store.users.passkey_of(user_id), "user")
+
+
+async def _registered(call: Call, info_hash: str) -> InfoHash:
+    wanted = parse_info_hash(info_hash)
+    existing(not await call.store.torrents.unregistered([wanted]), "torrent")
+    return wanted
+
+
+def _listed(call: Call, upload: Rules, download: Rules) -> RuleList:
+    now = call.context.clock()
+    rows = [
+        RuleRow.from_record(rule, direction=direction, active=rule.is_active(now))
+        for direction, rules in (("upload", upload), ("download", download))
+        for rule in rules
+    ]
+    return RuleList(rules=rows)

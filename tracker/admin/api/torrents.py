@@ -1,6 +1,7 @@
-"""/torrents: lists and changes torrents. Endpoints that show one torrent are in swarms.py."""
+"""/torrents: lists and changes torrents; /scores: the ranking. Endpoints that show one torrent are in swarms.py."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -20,11 +21,13 @@ from tracker.admin.api.models import (
     LineText,
     OwnIdValue,
     Page,
+    Paged,
     Part,
     ReasonText,
     V1HalfText,
     changes_of,
     copy_of,
+    page_of,
     reply_of,
 )
 from tracker.admin.api.selections import TorrentQuery
@@ -47,6 +50,7 @@ from tracker.store.schema.multipliers import MULTIPLIERS, refuse_ended, with_end
 from tracker.store.schema.record import fields_of as record_fields
 from tracker.store.schema.record import shown
 from tracker.store.torrents.records import STORED_NAMES, Enabled
+from tracker.store.torrents.scores import Lag
 from tracker.store.torrents.torrents import Torrent
 
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
@@ -309,3 +313,26 @@ def _outcome_torrent(row: TorrentBatchRow | None, added: tuple[str, bool] | Clie
     torrent_id, new = added
     outcome: Outcome = "added" if new else "known"
     return TorrentOutcome(info_hash=info_hash, torrent_id=torrent_id, outcome=outcome, error=None)
+
+
+score_endpoints = Endpoints("scores", "The ranking of torrents, and the scoring backlog.")
+
+
+class Ranking(Page[TorrentRow]):
+    """Torrents by score, highest first."""
+
+
+@copy_of(Lag)
+class ScoringLag(Reply):
+    """The scoring backlog."""
+
+
+@score_endpoints.get("/scores", "List the ranking")
+async def ranking(call: Call, query: Paged) -> Ranking:
+    found = await call.store.torrents.top("score", query.limit, query.offset)
+    return Ranking(**page_of(query, rows(found), await call.store.scores.count()))
+
+
+@score_endpoints.get("/scores/lag", "Show the scoring backlog")
+async def lag(call: Call) -> ScoringLag:
+    return ScoringLag(**asdict(await call.store.scores.lag()))

@@ -1,13 +1,14 @@
-"""/work/projects: the projects of work distribution."""
+"""/work/projects: the projects of work distribution, and what the policy of one would enqueue now."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import Items, OptionalText, changes_of, reply_of
-from tracker.operations.work import create_project
+from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
+from tracker.admin.api.models import Hex, Items, OptionalText, changes_of, copy_of, number, reply_of
+from tracker.operations.work import create_project, policy_preview
 from tracker.store.schema.record import shown
+from tracker.store.work.policy import Change
 from tracker.store.work.records import PROJECT_FIELDS, Project
 from tracker.store.work.statistics import ProjectStatistics
 from tracker.store.work.verification import asks_for_probes
@@ -158,3 +159,33 @@ def _row(project: Project, found: ProjectStatistics) -> dict[str, Any]:
     items = Queues(**{name: getattr(found, name) for name in Queues.model_fields})
     totals = Totals(**{name: found.totals.get(name, 0) for name in Totals.model_fields})
     return {**fields, "claimants": found.claimants, "items": items, "totals": totals}
+
+
+policy_endpoints = Endpoints("work-policy", "The policy of projects of kind `seeding`: which torrents need seeders.")
+
+
+class PolicyQuery(Query):
+    max_torrents: Annotated[int, Field(ge=1, le=2000), BeforeValidator(number)] = Field(
+        500, description="How many torrents are looked at, those with the fewest seeders first."
+    )
+
+
+@copy_of(Change, info_hash=Hex, reason=None)
+class PolicyRow(Reply):
+    """A torrent whose demand the policy would change."""
+
+    reason: str = Field(
+        description="Such as `weak`, `below target`, `reseed request` (only users who completed it are asked), "
+        "`no seeder`, `enough`, `denied`, `nowork` (a label)."
+    )
+
+
+class PolicyPreview(Items[PolicyRow]):
+    """What the policy would change."""
+
+
+@policy_endpoints.get("/work/projects/{project}/policy", "Preview the policy")
+async def preview(call: Call, project: ProjectText, query: PolicyQuery) -> PolicyPreview:
+    """Changes nothing. The tracker runs the policy every ten minutes."""
+    found = await policy_preview(call.store, project, max_torrents=query.max_torrents)
+    return PolicyPreview(items=[PolicyRow.from_record(each) for each in found])

@@ -1,5 +1,5 @@
-"""All metrics: name, kind, labels, help text, scope, and what tracker/runtime/telemetry.py counts or measures for them. The
-table of docs/metrics.md is made from this."""
+"""All metrics: name, kind, labels, help text, scope, what tracker/runtime/telemetry.py counts for them. The table of
+docs/metrics.md is made from this."""
 
 from typing import Literal, NamedTuple
 
