@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import cursor_number, errors_on, page_number, read_form
+from tracker.admin.pages.forms import Form, cursor_number, page_number, read_form
 from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.errors import ClientError
@@ -94,19 +94,15 @@ class ClientPages(Pages):
             **turned(here, number, PAGE, len(board), name, f"#{kind}"),
         }
 
-    @post("/clients/allow", "client.allow")
-    @post("/clients/deny", "client.deny")
-    @errors_on("show")
-    async def add(self, request: web.Request) -> web.Response:
-        form = await read_form(request)
+    @post("/clients/allow", "client.allow", errors_on="show")
+    @post("/clients/deny", "client.deny", errors_on="show")
+    async def add(self, request: web.Request, form: Form) -> web.Response:
         await self._lists[_list_of(request)].add(parse_prefix(form.text("prefix")), form.text("text"))
         return done(request, "/clients", "added")
 
-    @post("/clients/disallow", "client.disallow")
-    @post("/clients/undeny", "client.undeny")
-    @errors_on("show")
-    async def remove(self, request: web.Request) -> web.Response:
-        form = await read_form(request)
+    @post("/clients/disallow", "client.disallow", errors_on="show")
+    @post("/clients/undeny", "client.undeny", errors_on="show")
+    async def remove(self, request: web.Request, form: Form) -> web.Response:
         if not await self._lists[_list_of(request)].remove(parse_prefix(form.text("prefix"))):
             raise ClientError("that prefix is not on the list")
         return done(request, "/clients", "removed")

@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from tracker.admin.pages.forms import errors_on, page_number, read_form
+from tracker.admin.pages.forms import Form, page_number, read_form
 from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent, parse_hash
@@ -21,15 +21,12 @@ class DenyListPage(Pages):
         }
         return render(request, "torrents_denied.html", variables, error=error)
 
-    @post("/torrents/denied", "denial.add")
-    @errors_on("show")
-    async def deny(self, request: web.Request) -> web.Response:
-        form = await read_form(request)
+    @post("/torrents/denied", "denial.add", errors_on="show")
+    async def deny(self, request: web.Request, form: Form) -> web.Response:
         await deny_torrent(self._store, parse_hash(form.text("info_hash")), form.text("reason") or NOT_SERVED)
         return done(request, "/torrents/denied", "added")
 
-    @post("/torrents/denied/allow", "denial.remove")
-    @errors_on("show")
-    async def allow(self, request: web.Request) -> web.Response:
-        await allow_torrent(self._store, parse_hash((await read_form(request)).text("info_hash")))
+    @post("/torrents/denied/allow", "denial.remove", errors_on="show")
+    async def allow(self, request: web.Request, form: Form) -> web.Response:
+        await allow_torrent(self._store, parse_hash(form.text("info_hash")))
         return done(request, "/torrents/denied", "removed")

@@ -1,15 +1,11 @@
 """Reads forms and URLs of the dashboard: texts, checkboxes, files, page numbers. Callers are authenticated."""
 
 import string
-from collections.abc import Awaitable, Callable
-from functools import wraps
-from typing import Any
 
 from aiohttp import web
 from multidict import MultiDictProxy
 
 from tracker.admin.http.form_body import Field, File, read_form_body
-from tracker.errors import ClientError, NotFound
 from tracker.store.schema.multipliers import MULTIPLIERS, RuleChange, parse_end, rule_change
 
 _MAX_TEXT_LENGTH = 2000
@@ -50,9 +46,8 @@ def clean(text: str, max_length: int = _MAX_TEXT_LENGTH) -> str:
     return text[:max_length].encode("utf-8", "replace").decode().strip(string.whitespace)
 
 
-async def read_rule(request: web.Request, now: float) -> RuleChange:
+def read_rule(request: web.Request, form: Form, now: float) -> RuleChange:
     """The rule of a form of parts/multipliers.html, or of its button that removes one. Raises ClientError."""
-    form = await read_form(request)
     if request.path.endswith("/remove"):
         return RuleChange(int(now), form.text("rule"))
     upload, download = (form.text(name) or None for name in MULTIPLIERS)
@@ -69,29 +64,6 @@ def cursor_number(text: str) -> int:
     """The requested cursor; 0 (the beginning) if invalid."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
     return number if number <= _LAST_CURSOR else 0
-
-
-Handler = Callable[..., Awaitable[web.Response]]
-
-
-def errors_on(page: str) -> Callable[[Handler], Handler]:
-    """For a handler of a form: the method ``page`` gets the text of its ClientError, and shows it. NotFound is passed
-    on, and becomes status 404."""
-
-    def decorate(handler: Handler) -> Handler:
-        @wraps(handler)
-        async def handle(self: Any, request: web.Request, *given: Any) -> web.Response:
-            try:
-                return await handler(self, request, *given)
-            except NotFound:
-                raise
-            except ClientError as error:
-                shown: web.Response = await getattr(self, page)(request, error.text)
-                return shown
-
-        return handle
-
-    return decorate
 
 
 async def read_form(request: web.Request) -> Form:

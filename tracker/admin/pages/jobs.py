@@ -7,7 +7,7 @@ from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import errors_on, page_number, read_form
+from tracker.admin.pages.forms import Form, page_number, read_form
 from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.errors import ClientError, Conflict, existing
@@ -77,7 +77,7 @@ class JobPages(Pages):
         return render(request, "job.html", variables)
 
     @post(r"/jobs/{id:\w+}/retry", "jobs.retry")
-    async def retry(self, request: web.Request) -> web.Response:
+    async def retry(self, request: web.Request, form: Form) -> web.Response:
         id = request.match_info["id"]
         try:
             await self._store.jobs.retry(id)
@@ -86,25 +86,22 @@ class JobPages(Pages):
         return done(request, f"/jobs/{id}", "retried")
 
     @post("/jobs/purge", "jobs.purge")
-    async def purge(self, request: web.Request) -> web.Response:
-        form = await read_form(request)
+    async def purge(self, request: web.Request, form: Form) -> web.Response:
         queue, status = form.text("queue"), form.text("status")
         if not is_queue(queue) or status not in STATUSES or status == "running":
             raise Problem(400, detail="name a queue and a status other than running")
         request[CHANGE].count(deleted=await self._store.jobs.purge(queue, status))
         return done(request, "/jobs", "purged", queue=queue, status=status)
 
-    @post("/jobs/reprocess", "jobs.reprocess")
-    @errors_on("show")
-    async def reprocess(self, request: web.Request) -> web.Response:
-        form = await read_form(request)
+    @post("/jobs/reprocess", "jobs.reprocess", errors_on="show")
+    async def reprocess(self, request: web.Request, form: Form) -> web.Response:
         scores = {name: _number(form.text(name), float) for name in ("min_score", "max_score")}
         seeders = {name: _number(form.text(name), int) for name in ("min_seeders", "max_seeders")}
         await service.rescore(self._store.jobs, **scores, **seeders)
         return done(request, "/jobs", "reprocess")
 
     @post("/jobs/sweep", "jobs.sweep")
-    async def sweep(self, request: web.Request) -> web.Response:
+    async def sweep(self, request: web.Request, form: Form) -> web.Response:
         await service.sweep(self._store.jobs)
         return done(request, "/jobs", "sweep")
 

@@ -20,7 +20,9 @@ from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.permissions import Rule, add_rule
 from tracker.admin.context import CONTEXT, AdminContext
 from tracker.admin.pages.formats import FILTERS, ratio
+from tracker.admin.pages.forms import read_form
 from tracker.admin.world import country_name
+from tracker.errors import ClientError, NotFound
 from tracker.operations.torrents import state_of
 from tracker.store.access.tokens import Role
 from tracker.store.schema.multipliers import rules_text
@@ -36,16 +38,20 @@ def get(path: str, *, role: Role = "read") -> Callable[[Shown], Shown]:
     return _declared("GET", path, Rule(role))
 
 
-def post(path: str, operation: str, *, role: Role = "operate") -> Callable[[Shown], Shown]:
-    """The same of a form. ``operation``: its name in the audit log; empty: it changes nothing."""
-    return _declared("POST", path, Rule(role, operation))
+def post(path: str, operation: str, *, role: Role = "operate", errors_on: str = "") -> Callable[[Shown], Shown]:
+    """The same of a form, which the method gets too. ``operation``: its name in the audit log; empty: no change.
+
+    ``errors_on``: the method that gets the text of a ClientError, and shows it. NotFound is passed on, and becomes
+    status 404.
+    """
+    return _declared("POST", path, Rule(role, operation), errors_on)
 
 
-def _declared(method: str, path: str, rule: Rule) -> Callable[[Shown], Shown]:
+def _declared(method: str, path: str, rule: Rule, errors_on: str = "") -> Callable[[Shown], Shown]:
     add_rule(method, path, rule)
 
     def declare(handler: Shown) -> Shown:
-        vars(handler).setdefault("routes", []).append((method, path))
+        vars(handler).setdefault("routes", []).append((method, path, errors_on))
         return handler
 
     return declare
@@ -62,10 +68,25 @@ class Pages:
     def routes(self) -> list[web.RouteDef]:
         """In the order of the class, which decides between paths that match both."""
         return [
-            (web.get if method == "GET" else web.post)(path, getattr(self, name))
+            web.get(path, getattr(self, name)) if method == "GET" else web.post(path, self._posted(name, errors_on))
             for name, handler in vars(self.__class__).items()
-            for method, path in getattr(handler, "routes", ())
+            for method, path, errors_on in getattr(handler, "routes", ())
         ]
+
+    def _posted(self, name: str, errors_on: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            form = await read_form(request)
+            try:
+                response: web.Response = await getattr(self, name)(request, form)
+            except NotFound:
+                raise
+            except ClientError as error:
+                if not errors_on:
+                    raise
+                response = await getattr(self, errors_on)(request, error.text)
+            return response
+
+        return handle
 
 
 class Link(NamedTuple):

@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
-from tracker.admin.pages.forms import errors_on, read_form
+from tracker.admin.pages.forms import Form, read_form
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.store.access.tokens import NAME_LENGTH, ROLES
 from tracker.store.schema.multipliers import parse_end
@@ -21,11 +21,9 @@ class TokenPage(Pages):
         }
         return render(request, "tokens.html", variables, error=error)
 
-    @post("/tokens", "token.create", role="admin")
-    @errors_on("show")
-    async def create(self, request: web.Request) -> web.Response:
+    @post("/tokens", "token.create", role="admin", errors_on="show")
+    async def create(self, request: web.Request, form: Form) -> web.Response:
         """No redirect, because only this response contains the token. A resend fails: the name is taken."""
-        form = await read_form(request)
         role = next((role for role in ROLES if role == form.text("role")), ROLES[0])
         expires = parse_end(form.text("expires"), self._clock())
         addresses = form.text("addresses").replace(",", " ").split()
@@ -35,6 +33,6 @@ class TokenPage(Pages):
         return await self.show(request, secret=secret)
 
     @post("/tokens/{token_id:[0-9a-f]+}/revoke", "token.revoke", role="admin")
-    async def revoke(self, request: web.Request) -> web.Response:
+    async def revoke(self, request: web.Request, form: Form) -> web.Response:
         await self._store.tokens.revoke(request.match_info["token_id"])
         return done(request, "/tokens", "revoked")

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import cursor_number, errors_on, read_form, read_rule
+from tracker.admin.pages.forms import Form, cursor_number, read_rule
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.admin.pages.world import readable
 from tracker.admin.world import country_name
@@ -25,6 +25,7 @@ from tracker.operations.torrents import (
     torrent_fields,
 )
 from tracker.store.jobs.records import DHT_LOOKUP
+from tracker.store.torrents.records import Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MEDIA_TYPE, with_announce_url
 
@@ -36,6 +37,7 @@ MIN_POINTS = 2
 """A chart needs at least two points."""
 CHARTS = {"swarm": {"seeders": "Seeders", "leechers": "Leechers"}, "score": {"score": "Score"}}
 """Charts by name: fields with the labels of their lines."""
+SWITCHES: Mapping[str, Enabled] = {"enable": True, "pend": "pending", "disable": False}
 
 
 class TorrentPage(Pages):
@@ -107,43 +109,34 @@ class TorrentPage(Pages):
             "countries": [(readable(name), users) for name, users in countries],
         }
 
-    @post("/torrents/{info_hash}/edit", "torrent.edit")
-    async def edit(self, request: web.Request) -> web.Response:
-        form = await read_form(request)
+    @post("/torrents/{info_hash}/edit", "torrent.edit", errors_on="show")
+    async def edit(self, request: web.Request, form: Form) -> web.Response:
         names = ("name", "size", "labels", *(["hybrid_of"] if form.has("hybrid_of") else []))
         fields = {name: form.text(name) for name in names}
         return await self._change(request, {**fields, "private": str(int(form.ticked("private")))})
 
-    @post("/torrents/{info_hash}/multipliers", "torrent.edit")
-    @post("/torrents/{info_hash}/multipliers/remove", "torrent.edit")
-    @errors_on("show")
-    async def change_rule(self, request: web.Request) -> web.Response:
+    @post("/torrents/{info_hash}/multipliers", "torrent.edit", errors_on="show")
+    @post("/torrents/{info_hash}/multipliers/remove", "torrent.edit", errors_on="show")
+    async def change_rule(self, request: web.Request, form: Form) -> web.Response:
         torrent = await self._torrent(request)
-        await change_torrent_rule(self._store, torrent.info_hash, await read_rule(request, self._clock()))
+        await change_torrent_rule(self._store, torrent.info_hash, read_rule(request, form, self._clock()))
         return done(request, _address(torrent.info_hash), "saved")
 
-    @post("/torrents/{info_hash}/enable", "torrent.edit")
-    async def enable(self, request: web.Request) -> web.Response:
-        return await self._change(request, torrent_fields(enabled=True))
+    @post("/torrents/{info_hash}/enable", "torrent.edit", errors_on="show")
+    @post("/torrents/{info_hash}/pend", "torrent.edit", errors_on="show")
+    @post("/torrents/{info_hash}/disable", "torrent.edit", errors_on="show")
+    async def switch(self, request: web.Request, form: Form) -> web.Response:
+        enabled = SWITCHES[request.path.rpartition("/")[2]]
+        reason = form.text("reason") if enabled is False else ""
+        return await self._change(request, torrent_fields(enabled=enabled, reason=reason or None))
 
-    @post("/torrents/{info_hash}/pend", "torrent.edit")
-    async def pend(self, request: web.Request) -> web.Response:
-        return await self._change(request, torrent_fields(enabled="pending"))
-
-    @post("/torrents/{info_hash}/disable", "torrent.edit")
-    async def disable(self, request: web.Request) -> web.Response:
-        reason = (await read_form(request)).text("reason")
-        return await self._change(request, torrent_fields(enabled=False, reason=reason or None))
-
-    @errors_on("show")
     async def _change(self, request: web.Request, fields: Mapping[str, str]) -> web.Response:
         torrent = await self._torrent(request)
         await edit_torrent(self._store, torrent.info_hash, fields)
         return done(request, _address(torrent.info_hash), "saved")
 
-    @post("/torrents/{info_hash}/dht-lookup", "torrent.dht_lookup")
-    @errors_on("show")
-    async def look_up(self, request: web.Request) -> web.Response:
+    @post("/torrents/{info_hash}/dht-lookup", "torrent.dht_lookup", errors_on="show")
+    async def look_up(self, request: web.Request, form: Form) -> web.Response:
         """Queues a lookup in the DHT."""
         torrent, store = await self._torrent(request), self._store
         payload = {"info_hash": torrent.info_hash.hex()}
@@ -152,22 +145,22 @@ class TorrentPage(Pages):
         return done(request, _address(torrent.info_hash), "lookup")
 
     @post("/torrents/{info_hash}/deny", "denial.add")
-    async def deny(self, request: web.Request) -> web.Response:
+    async def deny(self, request: web.Request, form: Form) -> web.Response:
         """Accepts unknown info hashes too."""
         info_hash = _info_hash(request)
-        reason = (await read_form(request)).text("reason")
+        reason = form.text("reason")
         await deny_torrent(self._store, info_hash, reason or NOT_SERVED)
         return done(request, _address(info_hash), "saved")
 
     @post("/torrents/{info_hash}/allow", "denial.remove")
-    async def allow(self, request: web.Request) -> web.Response:
+    async def allow(self, request: web.Request, form: Form) -> web.Response:
         info_hash = _info_hash(request)
         await allow_torrent(self._store, info_hash)
         known = await self._store.torrents.get(info_hash) is not None
         return done(request, _address(info_hash) if known else "/torrents", "saved")
 
     @post("/torrents/{info_hash}/remove", "torrent.remove")
-    async def remove(self, request: web.Request) -> web.Response:
+    async def remove(self, request: web.Request, form: Form) -> web.Response:
         torrent = await self._torrent(request)
         await remove_torrent(self._store, self._context.torrent_files, torrent.info_hash)
         return done(request, "/torrents", "removed")

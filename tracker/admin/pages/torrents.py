@@ -11,7 +11,7 @@ from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.form_body import File
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import Form, read_form
+from tracker.admin.pages.forms import Form
 from tracker.admin.pages.paging import SIZES, ListQuery
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.errors import ClientError
@@ -129,9 +129,9 @@ class TorrentPages(Pages):
         return {"torrents": page.torrents, **query.numbered(len(page.torrents), page.total)}
 
     @post("/torrents/bulk", "torrent.bulk")
-    async def change(self, request: web.Request) -> web.Response:
+    async def change(self, request: web.Request, form: Form) -> web.Response:
         """Applies one action to all selected torrents; returns to the same page of the list."""
-        form, back = await read_form(request), Query.read(request).here
+        back = Query.read(request).here
         action = next((each for each in TORRENT_ACTIONS if each == form.text("action")), None)
         if action is None:
             raise Problem(422, detail="unknown action")
@@ -154,9 +154,8 @@ class TorrentPages(Pages):
         return self._answer(request, [], [], 200)
 
     @post("/torrents/add", "torrent.add")
-    async def add(self, request: web.Request) -> web.Response:
+    async def add(self, request: web.Request, form: Form) -> web.Response:
         """Registers the uploaded files and the info hash of the form. Valid ones are added if others fail."""
-        form = await read_form(request)
         added: list[Added] = []
         refused: list[Refused] = []
         files = form.files("file")

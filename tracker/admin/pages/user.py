@@ -8,7 +8,7 @@ from aiohttp import web
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import cursor_number, errors_on, read_form, read_rule
+from tracker.admin.pages.forms import Form, cursor_number, read_rule
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, NotFound, existing
@@ -79,29 +79,26 @@ class UserPage(Pages):
         spent = share.seed_seconds if rules.hnr_time == "seed" else share.total_seconds
         return max(0, rules.hnr_threshold_seconds - spent)
 
-    @post("/users/{user_id}/edit", "user.edit")
-    @errors_on("show")
-    async def edit(self, request: web.Request) -> web.Response:
+    @post("/users/{user_id}/edit", "user.edit", errors_on="show")
+    async def edit(self, request: web.Request, form: Form) -> web.Response:
         """Sets the fields that the form has; of a checkbox the last value. Empty totals are unchanged."""
-        user, form = await self._user(request), await read_form(request)
+        user = await self._user(request)
         texts = {name: form.texts(name)[-1] for name in FIELDS if form.has(name)}
         fields = {name: text for name, text in texts.items() if text or name not in TOTALS}
         await self._store.users.edit(user.passkey, fields)
         return _back(request, user, "saved")
 
-    @post("/users/{user_id}/multipliers", "user.edit")
-    @post("/users/{user_id}/multipliers/remove", "user.edit")
-    @errors_on("show")
-    async def change_rule(self, request: web.Request) -> web.Response:
+    @post("/users/{user_id}/multipliers", "user.edit", errors_on="show")
+    @post("/users/{user_id}/multipliers/remove", "user.edit", errors_on="show")
+    async def change_rule(self, request: web.Request, form: Form) -> web.Response:
         user = await self._user(request)
-        await self._store.users.change_rule(user.passkey, await read_rule(request, self._clock()))
+        await self._store.users.change_rule(user.passkey, read_rule(request, form, self._clock()))
         return _back(request, user, "saved")
 
-    @post("/users/{user_id}/freeleech", "freeleech.give")
-    @errors_on("show")
-    async def give_freeleech(self, request: web.Request) -> web.Response:
+    @post("/users/{user_id}/freeleech", "freeleech.give", errors_on="show")
+    async def give_freeleech(self, request: web.Request, form: Form) -> web.Response:
         """Gives the user a freeleech token for the torrent ``info_hash``."""
-        user, form = await self._user(request), await read_form(request)
+        user = await self._user(request)
         try:
             torrent = await counting_torrent(self._store, parse_info_hash(form.text("info_hash")))
         except NotFound as error:  # but the page exists
@@ -111,33 +108,32 @@ class UserPage(Pages):
         return _back(request, user, "saved")
 
     @post("/users/{user_id}/freeleech/revoke", "freeleech.revoke")
-    async def revoke_freeleech(self, request: web.Request) -> web.Response:
-        user, form = await self._user(request), await read_form(request)
+    async def revoke_freeleech(self, request: web.Request, form: Form) -> web.Response:
+        user = await self._user(request)
         await self._store.freeleech.take_back(user.user_id, form.text("torrent_id"))
         return _back(request, user, "saved")
 
     @post("/users/{user_id}/passkey", "")
-    async def passkey(self, request: web.Request) -> web.Response:
+    async def passkey(self, request: web.Request, form: Form) -> web.Response:
         return show_passkey(self._context, request, await self._user(request))
 
-    @post("/users/{user_id}/rotate", "user.rotate")
-    @errors_on("show")
-    async def rotate(self, request: web.Request) -> web.Response:
+    @post("/users/{user_id}/rotate", "user.rotate", errors_on="show")
+    async def rotate(self, request: web.Request, form: Form) -> web.Response:
         """Replaces the passkey by the one in the form, or by a random one."""
-        user, form = await self._user(request), await read_form(request)
+        user = await self._user(request)
         rotated = await self._store.users.rotate(user.passkey, form.text("passkey") or None)
         return show_passkey(self._context, request, rotated, ROTATED)
 
     @post("/users/{user_id}/forgive", "user.forgive")
-    async def forgive(self, request: web.Request) -> web.Response:
+    async def forgive(self, request: web.Request, form: Form) -> web.Response:
         """Forgives one hit-and-run, or all of them."""
-        user, form = await self._user(request), await read_form(request)
+        user = await self._user(request)
         forgiven = await self._store.users.forgive(user.user_id, form.text("torrent_id") or None)
         request[CHANGE].count(forgiven=forgiven)
         return _back(request, user, "forgiven", set="hnr")
 
     @post("/users/{user_id}/delete", "user.delete", role="admin")
-    async def delete(self, request: web.Request) -> web.Response:
+    async def delete(self, request: web.Request, form: Form) -> web.Response:
         user = await self._user(request)
         await self._store.users.delete(user.user_id)
         return done(request, "/users", "removed")

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import errors_on, page_number, read_form, read_rule
+from tracker.admin.pages.forms import Form, page_number, read_rule
 from tracker.admin.pages.paging import SIZES, ListQuery, turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.admin.pages.user import show_passkey
@@ -100,9 +100,9 @@ class UserPages(Pages):
 
     @post("/users/bulk", "user.bulk")
     @post("/users/bulk/delete", "user.bulk", role="admin")
-    async def change(self, request: web.Request) -> web.Response:
+    async def change(self, request: web.Request, form: Form) -> web.Response:
         """Applies one action to all selected users; returns to the same page of the list."""
-        form, back = await read_form(request), f"/users{Query.read(request).here}"
+        back = f"/users{Query.read(request).here}"
         deletes = request.path.endswith("/delete")
         actions: list[UserAction] = ["delete"] if deletes else [each for each in USER_ACTIONS if each != "delete"]
         action = next((each for each in actions if deletes or each == form.text("action")), None)
@@ -121,9 +121,8 @@ class UserPages(Pages):
         return done(request, back, "changed")
 
     @post("/users/lookup", "")
-    async def lookup(self, request: web.Request) -> web.Response:
+    async def lookup(self, request: web.Request, form: Form) -> web.Response:
         """Redirects to the user of a passkey. A form field, because URLs are not secret."""
-        form = await read_form(request)
         user = existing(await self._store.users.get(form.text("passkey")), "user")
         raise web.HTTPSeeOther(f"/users/{user.user_id}")
 
@@ -162,11 +161,9 @@ class UserPages(Pages):
         }
         return render(request, "user_groups.html", variables, error=error)
 
-    @post("/users/groups", "group.set")
-    @errors_on("groups")
-    async def save_group(self, request: web.Request) -> web.Response:
+    @post("/users/groups", "group.set", errors_on="groups")
+    async def save_group(self, request: web.Request, form: Form) -> web.Response:
         """Adds the group or replaces its fields. An empty multiplier is 1."""
-        form = await read_form(request)
         group_id = form.text("group_id")
         fields = {name: form.texts(name)[-1] for name in GROUP_FIELDS if form.has(name)}
         if not GROUP_ID.fullmatch(group_id):
@@ -176,17 +173,15 @@ class UserPages(Pages):
         return done(request, "/users/groups", "saved")
 
     @post("/users/groups/delete", "group.delete")
-    async def delete_group(self, request: web.Request) -> web.Response:
-        group_id = (await read_form(request)).text("group_id")
+    async def delete_group(self, request: web.Request, form: Form) -> web.Response:
+        group_id = form.text("group_id")
         if not GROUP_ID.fullmatch(group_id) or not await self._store.groups.delete(int(group_id)):
             return await self.groups(request, "there is no such group")
         return done(request, "/users/groups", "removed")
 
-    @post("/users", "user.add")
-    @errors_on("show")
-    async def add(self, request: web.Request) -> web.Response:
+    @post("/users", "user.add", errors_on="show")
+    async def add(self, request: web.Request, form: Form) -> web.Response:
         """Creates a user and shows the passkey once."""
-        form = await read_form(request)
         totals = {name: text for name in TOTALS if (text := form.text(name))}
         user = await self._store.users.add(
             form.text("user_id") or None,
@@ -200,10 +195,9 @@ class UserPages(Pages):
         request[CHANGE].created("user", user.user_id)
         return show_passkey(self._context, request, user, f"User {user.user_id} created.")
 
-    @post("/users/multipliers", "multipliers.set", role="admin")
-    @post("/users/multipliers/remove", "multipliers.set", role="admin")
-    @errors_on("show")
-    async def change_rule(self, request: web.Request) -> web.Response:
+    @post("/users/multipliers", "multipliers.set", role="admin", errors_on="show")
+    @post("/users/multipliers/remove", "multipliers.set", role="admin", errors_on="show")
+    async def change_rule(self, request: web.Request, form: Form) -> web.Response:
         """Sets or removes a rule for all users."""
-        await self._store.multipliers.change_rule(await read_rule(request, self._clock()))
+        await self._store.multipliers.change_rule(read_rule(request, form, self._clock()))
         return done(request, "/users", "saved")

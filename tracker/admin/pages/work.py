@@ -6,7 +6,7 @@ from aiohttp import web
 
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import Form, errors_on, read_form
+from tracker.admin.pages.forms import Form, read_form
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.errors import ClientError
 from tracker.operations.work import create_project, policy_preview
@@ -53,20 +53,17 @@ class WorkPages(Pages):
         ]
         return web.json_response({"x": [day.day for day in days], "series": series})
 
-    @post("/work", "project.create")
-    @errors_on("show")
-    async def create(self, request: web.Request) -> web.Response:
-        form = await read_form(request)
+    @post("/work", "project.create", errors_on="show")
+    async def create(self, request: web.Request, form: Form) -> web.Response:
         name = form.text("name")
         kind: Kind = "seeding" if form.text("kind") == "seeding" else "items"
         await create_project(self._store, name, kind, {"title": form.text("title")})
         return done(request, f"/work/{name}/settings", "added")
 
-    @post("/work/blocked", "block.add")
-    @post("/work/unblock", "block.remove")
-    @errors_on("show")
-    async def block(self, request: web.Request) -> web.Response:
-        return done(request, "/work", await change_block(self._store, request))
+    @post("/work/blocked", "block.add", errors_on="show")
+    @post("/work/unblock", "block.remove", errors_on="show")
+    async def block(self, request: web.Request, form: Form) -> web.Response:
+        return done(request, "/work", await change_block(self._store, request, form))
 
     @get("/work/{project}/policy")
     async def policy(self, request: web.Request) -> web.Response:
@@ -88,15 +85,14 @@ class WorkPages(Pages):
         }
         return render(request, "work_settings.html", variables, error=error)
 
-    @post("/work/{project}/settings", "project.edit")
-    @errors_on("settings")
-    async def edit(self, request: web.Request) -> web.Response:
+    @post("/work/{project}/settings", "project.edit", errors_on="settings")
+    async def edit(self, request: web.Request, form: Form) -> web.Response:
         name = project_name(request)
-        await self._store.work.projects.edit(name, _changes(await read_form(request)))
+        await self._store.work.projects.edit(name, _changes(form))
         return done(request, f"/work/{name}/settings", "saved")
 
     @post("/work/{project}/delete", "project.delete", role="admin")
-    async def delete(self, request: web.Request) -> web.Response:
+    async def delete(self, request: web.Request, form: Form) -> web.Response:
         await self._store.work.projects.delete(project_name(request))
         return done(request, "/work", "removed")
 
@@ -105,9 +101,9 @@ def project_name(request: web.Request) -> str:
     return str(request.match_info["project"])
 
 
-async def change_block(store: Store, request: web.Request, project: str | None = None) -> str:
+async def change_block(store: Store, request: web.Request, form: Form, project: str | None = None) -> str:
     """Blocks or unblocks who the form names; in all projects without ``project``. Returns the notice."""
-    who, unblocks = (await read_form(request)).text("who"), request.path.endswith("/unblock")
+    who, unblocks = form.text("who"), request.path.endswith("/unblock")
     await (store.work.blocks.unblock if unblocks else store.work.blocks.block)(who, project)
     return "removed" if unblocks else "added"
 

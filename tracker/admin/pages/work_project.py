@@ -7,7 +7,7 @@ from aiohttp import web
 
 from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.recording import CHANGE
-from tracker.admin.pages.forms import clean, errors_on, page_number, read_form
+from tracker.admin.pages.forms import Form, clean, page_number, read_form
 from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.admin.pages.work import change_block, project_frame, project_name
@@ -90,10 +90,9 @@ class ProjectPages(Pages):
         item = clean(item, 300)
         return await self._store.work.items.status(project, item) if item else None
 
-    @post("/work/{project}/items", "items.add")
-    @errors_on("items")
-    async def add(self, request: web.Request) -> web.Response:
-        name, form = project_name(request), await read_form(request)
+    @post("/work/{project}/items", "items.add", errors_on="items")
+    async def add(self, request: web.Request, form: Form) -> web.Response:
+        name = project_name(request)
         text = form.text("items", _MAX_LIST)
         queue = form.text("queue")
         claimant = form.text("claimant")
@@ -103,14 +102,14 @@ class ProjectPages(Pages):
         return done(request, f"/work/{name}/items", "added", list=queue)
 
     @post("/work/{project}/items/remove", "items.remove")
-    async def remove(self, request: web.Request) -> web.Response:
-        name, form = project_name(request), await read_form(request)
+    async def remove(self, request: web.Request, form: Form) -> web.Response:
+        name = project_name(request)
         request[CHANGE].count(removed=await self._store.work.items.purge(name, [form.text("item")]))
         return done(request, f"/work/{name}/items", "removed", list=_place(form.text("list")))
 
     @post("/work/{project}/items/purge", "items.purge")
-    async def purge(self, request: web.Request) -> web.Response:
-        name, place = project_name(request), _place((await read_form(request)).text("list"))
+    async def purge(self, request: web.Request, form: Form) -> web.Response:
+        name, place = project_name(request), _place(form.text("list"))
         request[CHANGE].count(removed=await purge_items(self._store, name, place))
         return done(request, f"/work/{name}/items", "removed", list=place)
 
@@ -139,11 +138,10 @@ class ProjectPages(Pages):
         }
         return render(request, "work_claims.html", variables, error=error)
 
-    @post("/work/{project}/claims/release", "claims.release")
-    @errors_on("claims")
-    async def release(self, request: web.Request) -> web.Response:
+    @post("/work/{project}/claims/release", "claims.release", errors_on="claims")
+    async def release(self, request: web.Request, form: Form) -> web.Response:
         """Releases one claim, or all that match."""
-        name, form = project_name(request), await read_form(request)
+        name = project_name(request)
         hours = form.text("hours")
         await self._store.work.projects.get(name)
         released = await self._store.work.claims.release_all(
@@ -171,12 +169,11 @@ class ProjectPages(Pages):
         }
         return render(request, "work_blocked.html", variables, error=error)
 
-    @post("/work/{project}/blocked", "block.add")
-    @post("/work/{project}/unblock", "block.remove")
-    @errors_on("blocked")
-    async def block(self, request: web.Request) -> web.Response:
+    @post("/work/{project}/blocked", "block.add", errors_on="blocked")
+    @post("/work/{project}/unblock", "block.remove", errors_on="blocked")
+    async def block(self, request: web.Request, form: Form) -> web.Response:
         name = project_name(request)
-        return done(request, f"/work/{name}/blocked", await change_block(self._store, request, name))
+        return done(request, f"/work/{name}/blocked", await change_block(self._store, request, form, name))
 
 
 def _sees_addresses(request: web.Request) -> bool:

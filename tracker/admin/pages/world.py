@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import page_number
+from tracker.admin.pages.forms import Form, page_number
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.admin.world import country_code, country_name, world
 from tracker.bittorrent import InfoHash, parse_info_hash
@@ -101,7 +101,7 @@ class WorldPages(Pages):
         return {"skipped": totals["unique_skipped"], "may_exceed": await self._store.unique_users.may_exceed(period)}
 
     @post("/world/update", "places.update")
-    async def update(self, request: web.Request) -> web.Response:
+    async def update(self, request: web.Request, form: Form) -> web.Response:
         """Fetches a newer database, which takes some seconds to minutes."""
         try:
             is_newer = await self._context.update_places()
