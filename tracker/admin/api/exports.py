@@ -128,29 +128,26 @@ class AuditExport(AuditQuery):
     limit: Limit = 10_000
 
 
-def _audited(call: Call, query: AuditExport) -> Read:
-    async def read(cursor: str, count: int) -> Part:
-        found, after = await call.store.audit.page(query.filter, cursor, count)
-        return Part([asdict(entry) for entry in found], after)
-
-    return read
+async def _audited(call: Call, query: AuditExport, cursor: str, count: int) -> Part:
+    found, after = await call.store.audit.page(query.filter, cursor, count)
+    return Part([asdict(entry) for entry in found], after)
 
 
 def _list(
     name: str,
     what: str,
     query: type[Query],
-    reader: Callable[[Call, Any], Read],
+    part: Callable[[Call, Any, str, int], Awaitable[Part]],
     columns: Sequence[str],
     **options: Any,
 ) -> None:
     """Declares the exports of a list: as CSV, and as JSON lines."""
 
     async def as_csv(call: Call, query: Any) -> ListCsv:
-        return ListCsv(**await export(reader(call, query), f"{name}.csv", query.cursor, query.limit, columns))
+        return ListCsv(**await export(partial(part, call, query), f"{name}.csv", query.cursor, query.limit, columns))
 
     async def as_json_lines(call: Call, query: Any) -> JsonLines:
-        return JsonLines(**await export(reader(call, query), f"{name}.jsonl", query.cursor, query.limit))
+        return JsonLines(**await export(partial(part, call, query), f"{name}.jsonl", query.cursor, query.limit))
 
     for handler, path, label in ((as_csv, "csv", "CSV"), (as_json_lines, "json-lines", "JSON lines")):
         handler.__name__ = f"{name}_{handler.__name__}"
@@ -159,9 +156,8 @@ def _list(
 
 
 _list("audit", "changes by admins", AuditExport, _audited, COLUMNS, role="admin")
-_TORRENTS, _USERS = partial(partial, torrents.part), partial(partial, users.part)
-_list("torrents", "torrents", TorrentExport, _TORRENTS, (*TorrentRow.model_fields,), conflict=FEED_CONFLICT)
-_list("users", "users", UserExport, _USERS, (*UserRow.model_fields,), conflict=FEED_CONFLICT)
+_list("torrents", "torrents", TorrentExport, torrents.part, (*TorrentRow.model_fields,), conflict=FEED_CONFLICT)
+_list("users", "users", UserExport, users.part, (*UserRow.model_fields,), conflict=FEED_CONFLICT)
 
 
 class PeerQuery(Query):

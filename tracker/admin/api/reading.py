@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import MultiDict, MultiMapping
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from tracker.admin.api.contract import Body, BodyModel, Endpoint, Form, Lines
 from tracker.admin.http.connections import check_size
@@ -73,10 +74,9 @@ async def _json(model: type[Body], request: web.Request) -> Body:
     try:
         return model.model_validate_json(data, strict=True)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False, include_input=False)
-        if any(problem["type"] == "json_invalid" for problem in problems):
+        if any(problem["type"] == "json_invalid" for problem in _errors(error)):
             raise Problem(400, detail="the body is not valid JSON") from None
-        raise invalid(_listed(problems, "body")) from None
+        raise invalid(_listed(error, "body")) from None
 
 
 def _check_names(data: bytes) -> None:
@@ -126,20 +126,23 @@ def _checked(model: type[M], values: Mapping[str, Any], place: Place) -> M:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False, include_input=False)
-        raise invalid(_listed(problems, place)) from None
+        raise invalid(_listed(error, place)) from None
 
 
 def first_error(error: ValidationError) -> str:
     """The first error of a model as one line, without the value that was sent."""
-    problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    problem = _errors(error)[0]
     field = ".".join(map(str, problem["loc"]))
     text = plain(problem["msg"])
     return _clean(f"{field[:_MAX_NAME_LENGTH]}: {text}" if field else text)[:_MAX_TEXT_LENGTH]
 
 
-def _listed(problems: Iterable[Mapping[str, Any]], place: Place) -> list[tuple[Place, str, str]]:
-    return [(place, ".".join(map(str, problem["loc"])), plain(problem["msg"])) for problem in problems]
+def _errors(error: ValidationError) -> list[ErrorDetails]:
+    return error.errors(include_url=False, include_context=False, include_input=False)
+
+
+def _listed(error: ValidationError, place: Place) -> list[tuple[Place, str, str]]:
+    return [(place, ".".join(map(str, problem["loc"])), plain(problem["msg"])) for problem in _errors(error)]
 
 
 def invalid(problems: Iterable[tuple[Place, str, str]], detail: str = "") -> Problem:

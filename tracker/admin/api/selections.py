@@ -14,40 +14,32 @@ from tracker.store.users.listing import UserFilter
 
 
 class Selection(Query):
-    """Which entries of a list, and in which order."""
+    """A page of a list: which entries, and in which order."""
 
     q: str | None = None
     order: Literal["asc", "desc"] = "asc"
-
-    @property
-    def is_selective(self) -> bool:
-        return self.q is not None
-
-    @model_validator(mode="after")
-    def _search_or_order(self) -> Self:
-        if self.q is not None and self.model_fields_set & {"sort", "order"}:
-            raise ValueError("a search (q) takes no sort and order")
-        return self
-
-
-class SelectionPage(Selection):
-    """A page of them."""
-
     updated_since: UpdatedSince = None
     cursor: str = Field(
         "", pattern="^[-0-9A-Za-z.]{0,4000}$", description="`next_cursor` of the previous page; empty for the first."
     )
     limit: Limit = Field(100, description="Items per page.")
 
+    @property
+    def is_selective(self) -> bool:
+        raise NotImplementedError
+
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
-        if self.updated_since is not None and (self.is_selective or self.model_fields_set & {"sort", "order"}):
+        is_ordered = self.model_fields_set & {"sort", "order"}
+        if self.q is not None and is_ordered:
+            raise ValueError("a search (q) takes no sort and order")
+        if self.updated_since is not None and (self.is_selective or is_ordered):
             raise ValueError("updated_since takes no search, filter, sort or order")
         return self
 
 
-class TorrentSelection(Selection):
-    """Which torrents, and in which order."""
+class TorrentQuery(Selection):
+    """A page of torrents."""
 
     q: Annotated[str | None, Field(min_length=1, max_length=200)] = Field(
         None,
@@ -77,8 +69,8 @@ class TorrentSelection(Selection):
         return self.q is not None or self.filter.is_selective
 
 
-class UserSelection(Selection):
-    """Which users, and in which order."""
+class UserQuery(Selection):
+    """A page of users."""
 
     q: Annotated[str | None, Field(min_length=1, max_length=200)] = Field(
         None,
@@ -93,6 +85,10 @@ class UserSelection(Selection):
         "and `ratio` follow announces within some minutes.",
     )
 
+    cursor: Annotated[str, Field(pattern="^(|[fw][0-9]{1,12}|[0-9]{1,19}-[0-9]{1,19})$")] = Field(
+        "", description=Selection.model_fields["cursor"].description
+    )
+
     @property
     def filter(self) -> UserFilter:
         return UserFilter(self.sort, self.order == "desc", self.enabled, self.can_leech, self.q or "")
@@ -100,15 +96,3 @@ class UserSelection(Selection):
     @property
     def is_selective(self) -> bool:
         return self.filter.is_selective
-
-
-class TorrentQuery(TorrentSelection, SelectionPage):
-    """A page of torrents."""
-
-
-class UserQuery(UserSelection, SelectionPage):
-    """A page of users."""
-
-    cursor: Annotated[str, Field(pattern="^(|[fw][0-9]{1,12}|[0-9]{1,19}-[0-9]{1,19})$")] = Field(
-        "", description=SelectionPage.model_fields["cursor"].description
-    )

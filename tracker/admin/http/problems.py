@@ -55,19 +55,6 @@ class Problem(Exception):
         return orjson.dumps({**members, **self.extra})
 
 
-def store_unavailable(notices: Sequence[str] = ()) -> Problem:
-    """``notices``: the unavailable parts, if others are available."""
-    return Problem(
-        503,
-        detail=f"{'; '.join(notices) or 'store unavailable'}; try again later",
-        headers={"Retry-After": str(RETRY_SECONDS)},
-    )
-
-
-def store_full() -> Problem:
-    return Problem(503, detail="store full; no new data is accepted until memory is freed")
-
-
 def from_http(error: web.HTTPException) -> Problem:
     """The Problem for an exception of aiohttp."""
     headers = {name: error.headers[name] for name in ("Allow", "Retry-After") if name in error.headers}
@@ -108,9 +95,10 @@ def _problem_of(request: web.Request, error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
     if isinstance(error, StoreUnavailable):
-        return store_unavailable(request.app.get(STORE_NOTICES, tuple)())
+        detail = f"{'; '.join(request.app.get(STORE_NOTICES, tuple)()) or 'store unavailable'}; try again later"
+        return Problem(503, detail=detail, headers={"Retry-After": str(RETRY_SECONDS)})
     if isinstance(error, OutOfMemoryError):
-        return store_full()
+        return Problem(503, detail="store full; no new data is accepted until memory is freed")
     if isinstance(error, ClientError):
         return Problem(error.status, detail=error.text)
     if isinstance(error, RequestPayloadError | HttpProcessingError):

@@ -4,10 +4,8 @@ A successful form redirects to a page that shows the result. Its query names one
 link cannot put text into the page. htmx gets the same redirect in a header.
 """
 
-import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
@@ -19,6 +17,7 @@ from tracker import __version__
 from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.permissions import Rule, add_rule
 from tracker.admin.context import CONTEXT, AdminContext
+from tracker.admin.http.static_files import read_all
 from tracker.admin.pages.formats import FILTERS, ratio
 from tracker.admin.pages.forms import read_form
 from tracker.admin.world import country_name
@@ -26,9 +25,6 @@ from tracker.errors import ClientError, NotFound
 from tracker.operations.torrents import state_of
 from tracker.store.access.tokens import Role
 from tracker.store.schema.multipliers import rules_text
-
-STATIC = files("tracker.admin") / "static"
-
 
 Shown = TypeVar("Shown", bound=Callable[..., Awaitable[web.Response]])
 
@@ -192,11 +188,9 @@ def _surroundings(request: web.Request) -> dict[str, Any]:
     }
 
 
-@cache
 def static(name: str) -> str:
     """The URL of a static file, with a hash of its content."""
-    digest = hashlib.sha256(STATIC.joinpath(*name.split("/")).read_bytes()).hexdigest()
-    return f"/static/{name}?v={digest[:12]}"
+    return f"/static/{name}?v={read_all()[name].etag[:12]}"
 
 
 def render(

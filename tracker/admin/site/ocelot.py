@@ -56,14 +56,6 @@ def _info_hash(text: object) -> InfoHash:
     return InfoHash(raw)
 
 
-def _info_hashes(text: object) -> tuple[InfoHash, ...]:
-    return tuple(map(_info_hash, _cut(text, HASH_LENGTH)))
-
-
-def _passkeys(text: object) -> tuple[str, ...]:
-    return tuple(map(_passkey, _cut(text, PASSKEY_LENGTH)))
-
-
 def _cut(text: object, length: int) -> list[str]:
     if not isinstance(text, str) or not text or len(text) % length:
         raise ValueError(f"each has {length} characters, one after the other")
@@ -98,7 +90,7 @@ class ChangedTorrent(TorrentQuery):
 
 
 class ChangedTorrents(Query):
-    info_hashes: Annotated[tuple[InfoHash, ...], BeforeValidator(_info_hashes)]
+    info_hashes: Annotated[tuple[Hash, ...], BeforeValidator(lambda text: _cut(text, HASH_LENGTH))]
     freetorrent: Kind
 
 
@@ -121,7 +113,7 @@ class ChangedUser(UserQuery):
 
 
 class Users(Query):
-    passkeys: Annotated[tuple[str, ...], BeforeValidator(_passkeys)]
+    passkeys: Annotated[tuple[Passkey, ...], BeforeValidator(lambda text: _cut(text, PASSKEY_LENGTH))]
 
 
 class ChangedPasskey(Query):

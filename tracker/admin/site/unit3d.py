@@ -4,6 +4,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -22,7 +23,7 @@ from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError, existing
 from tracker.operations.peers import to_integer
 from tracker.operations.torrents import change_torrent_rule, torrent_fields
-from tracker.store.schema.multipliers import Multiplier, RuleChange, Rules
+from tracker.store.schema.multipliers import Multiplier, Rules
 from tracker.store.torrents.records import Enabled, Peer, Torrent
 from tracker.store.torrents.torrents import MAX_OWN_ID
 from tracker.store.users.fields import Value, checked_passkey
@@ -300,28 +301,16 @@ async def put_token(call: SiteCall, body: TokenBody) -> None:
     await give_token(call, body.user_id, await torrent_of_id(call.store, body.torrent_id))
 
 
-async def put_personal(call: SiteCall, body: PersonalBody) -> None:
+async def put_personal(call: SiteCall, body: PersonalBody, download: float = 0) -> None:
     user = await known_user(call, str(body.user_id))
-    await call.store.users.change_rule(user.passkey, call.rule(PERSONAL, download=0))
+    await call.store.users.change_rule(user.passkey, call.rule(PERSONAL, download=download))
 
 
-async def remove_personal(call: SiteCall, body: PersonalBody) -> None:
-    user = await known_user(call, str(body.user_id))
-    await call.store.users.change_rule(user.passkey, call.rule(PERSONAL))
-
-
-async def put_featured(call: SiteCall, body: FeaturedBody) -> None:
-    await _feature(call, body.torrent_id, call.rule(FEATURED, upload=2, download=0))
-
-
-async def remove_featured(call: SiteCall, body: FeaturedBody) -> None:
-    await _feature(call, body.torrent_id, call.rule(FEATURED))
-
-
-async def _feature(call: SiteCall, torrent_id: int, rule: RuleChange) -> None:
-    torrent = await torrent_of_id(call.store, torrent_id)
+async def put_featured(call: SiteCall, body: FeaturedBody, factors: tuple[int, int] = (2, 0)) -> None:
+    """``factors``: of upload and of download; both 1: no longer."""
+    torrent = await torrent_of_id(call.store, body.torrent_id)
     await call.change.touch("torrent", torrent.info_hash.hex())
-    await change_torrent_rule(call.store, torrent.info_hash, rule)
+    await change_torrent_rule(call.store, torrent.info_hash, call.rule(FEATURED, *factors))
 
 
 async def show_stats(call: SiteCall) -> Mapping[str, float]:
@@ -352,9 +341,9 @@ CALLS = (
     Unit3dCall("DELETE", "blacklisted-agents", remove_agent, AgentBody, "client.undeny"),
     Unit3dCall("PUT", "freeleech-tokens", put_token, TokenBody, "freeleech.give"),
     Unit3dCall("PUT", "personal-freeleech", put_personal, PersonalBody, "user.edit"),
-    Unit3dCall("DELETE", "personal-freeleech", remove_personal, PersonalBody, "user.edit"),
+    Unit3dCall("DELETE", "personal-freeleech", partial(put_personal, download=1), PersonalBody, "user.edit"),
     Unit3dCall("PUT", "featured-torrents", put_featured, FeaturedBody, "torrent.edit"),
-    Unit3dCall("DELETE", "featured-torrents", remove_featured, FeaturedBody, "torrent.edit"),
+    Unit3dCall("DELETE", "featured-torrents", partial(put_featured, factors=(1, 1)), FeaturedBody, "torrent.edit"),
     Unit3dCall("GET", "stats", show_stats),
 )
 """Paths after ``/announce/<key>/``."""
