@@ -3,6 +3,7 @@ docs/metrics.md is made from this."""
 
 import re
 from collections.abc import Iterator
+from itertools import product
 from typing import Literal, NamedTuple, cast
 
 from tracker.runtime.telemetry import DHT_QUERIES
@@ -20,12 +21,13 @@ class Metric(NamedTuple):
     help: str
     labels: tuple[str, ...] = ()
     source: str = ""
-    """What it shows of the telemetry; empty for a metric of the store, or if the labels decide."""
+    """What it shows of the telemetry; empty for a metric of the store, and for those that COUNTED names."""
     scope: Scope = "tracker"
     """``tracker``: sum over the processes of this tracker; ``store``: equal on every tracker of the store."""
 
 
-# Each row has the kind, the name, labels, after = what it shows of the telemetry, and the help text.
+# Each row has the kind, the name, labels, after = what it shows of the telemetry, and the help text. ``x.{a,b}`` stands
+# for ``x.a`` and ``x.b``, by the values of the labels.
 _TRACKER = """\
 info tracker_build_info{version, python, store}: Versions of the tracker, Python and the store server
 gauge tracker_start_time_seconds: Start time of this tracker, in epoch seconds
@@ -33,18 +35,18 @@ gauge tracker_ready: 1 if the tracker is ready, like /ready; else 0
 gauge tracker_processes = processes: Running processes of this tracker
 counter tracker_requests_total{kind, result}: Announces and scrapes by result; kind other: refused before the kind was
     known
-counter tracker_announces_total{family}: Answered announces, by address family
-counter tracker_announce_events_total{event}: Answered announces, by event
-counter tracker_scrapes_total{family}: Answered scrapes, by address family
+counter tracker_announces_total{family} = announces.{v4,v6}: Answered announces, by address family
+counter tracker_announce_events_total{event} = announces.{started,completed,stopped}: Answered announces, by event
+counter tracker_scrapes_total{family} = scrapes.{v4,v6}: Answered scrapes, by address family
 counter tracker_udp_answered_total{kind}: Requests answered over UDP, by kind
-counter tracker_udp_ignored_total{reason}: UDP packets without a regular answer, by reason; senders with an invalid
-    connection id get an error
+counter tracker_udp_ignored_total{reason} = udp.ignored.{short,action,magic,port,id,budget,late,limit,socket}: UDP
+    packets without a regular answer, by reason; senders with an invalid connection id get an error
 counter tracker_udp_dropped_total = udp.dropped: UDP packets that the system dropped because the receive buffer was full
 counter tracker_udp_unsent_total = udp.unsent: UDP replies that the system did not send
 gauge tracker_websockets = sockets: Open WebSockets
 counter tracker_websocket_announces_total = announces.ws: Announces answered over WebSockets
-counter tracker_relays_total{outcome}: Offers and answers delivered, answers without an open offer (unasked), and
-    messages to closed WebSockets (lost)
+counter tracker_relays_total{outcome} = relays.{offers,answers,unasked,lost}: Offers and answers delivered, answers
+    without an open offer (unasked), and messages to closed WebSockets (lost)
 counter tracker_websockets_stuck_total = sockets.stuck: WebSockets closed because their clients did not read
 gauge tracker_dht_up = dht_up: 0 if no DHT node has answered for 60 s, or within 30 s of the start
 gauge tracker_dht_answer_timestamp_seconds = dht_answered_at: Last answer of a DHT node, in epoch seconds
@@ -65,20 +67,24 @@ counter tracker_dht_bytes_total{direction}: Bytes of the DHT node
 counter tracker_dht_lookups_total{outcome}: Lookups of thin torrents in the DHT
 counter tracker_dht_given_peers_total = dht_given: Peers found in the DHT that announces got
 counter tracker_failures_total{reason}: Refused requests, by reason (troubleshooting.md)
-counter tracker_limited_total{limit, action}: Rate-limited requests, by limit and action
-counter tracker_joins_total{family}: Peers that joined a swarm, by address family
-counter tracker_udp_joins_total{family}: Those of them that joined over UDP
-counter tracker_websocket_joins_total{family}: Those of them that joined over a WebSocket
-counter tracker_reported_bytes_total{direction, family}: Bytes transferred, as reported by peers
-counter tracker_udp_reported_bytes_total{direction, family}: Those of them that were reported over UDP
-counter tracker_websocket_reported_bytes_total{direction, family}: Those of them that were reported over WebSockets
+counter tracker_limited_total{limit, action} = limited.{peer,torrent,joins,address}.{softened,refused,dropped}:
+    Rate-limited requests, by limit and action
+counter tracker_joins_total{family} = joins.{v4,v6}: Peers that joined a swarm, by address family
+counter tracker_udp_joins_total{family} = joins.udp.{v4,v6}: Those of them that joined over UDP
+counter tracker_websocket_joins_total{family} = joins.ws.{v4,v6}: Those of them that joined over a WebSocket
+counter tracker_reported_bytes_total{direction, family} = bytes.{up,down}.{v4,v6}: Bytes transferred, as reported by
+    peers
+counter tracker_udp_reported_bytes_total{direction, family} = bytes.{up,down}.udp.{v4,v6}: Those of them that were
+    reported over UDP
+counter tracker_websocket_reported_bytes_total{direction, family} = bytes.{up,down}.ws.{v4,v6}: Those of them that were
+    reported over WebSockets
 histogram tracker_announce_seconds = announce_seconds: Announce latency: time from request read to reply ready
 histogram tracker_announce_batch_size = announce_batch: Announces per store call
 gauge tracker_announces_in_flight = announces_in_flight: Announces waiting for the store or being processed by it
 gauge tracker_announces_waiting = announces_waiting: Announces waiting for the next store call
 gauge tracker_http_connections = connections: Open connections of peers and proxies
 gauge tracker_asyncio_tasks = asyncio_tasks: Tasks of the event loops; steady growth indicates a leak
-counter tracker_reaps_total{cause}: Timed-out peers removed, by trigger
+counter tracker_reaps_total{cause} = reaps.{event,due,sweep}: Timed-out peers removed, by trigger
 histogram tracker_reap_lag_seconds = reap_lag_seconds: Time from timeout to removal of peers found by a due list
 gauge tracker_reap_behind_seconds = due_behind_seconds: Age of the oldest unprocessed due list
 gauge tracker_reap_interval_seconds: Configured reap interval; a sweep round should not take longer
@@ -103,21 +109,23 @@ counter tracker_geoip_misses_total: GeoIP lookups of unknown addresses
 gauge tracker_geoip_usable: 1 if the configured GeoIP database is in use, else 0
 gauge tracker_geoip_build_timestamp_seconds: Build time of the GeoIP database, in epoch seconds
 counter tracker_job_changes_total{queue, status}: Job status changes, by queue and new status
-counter tracker_figures_total{receiver, outcome}: Samples for StatHat or StatsD: sent, or dropped because the receiver
-    refused them
-counter tracker_figure_requests_failed_total{receiver}: Failed requests to StatHat or StatsD
-counter tracker_webhook_deliveries_total{outcome}: Batches posted to webhooks, by outcome; failed ones are posted again
+counter tracker_figures_total{receiver, outcome} = {stathat,statsd}.{sent,dropped}: Samples for StatHat or StatsD: sent,
+    or dropped because the receiver refused them
+counter tracker_figure_requests_failed_total{receiver} = {stathat,statsd}.failed: Failed requests to StatHat or StatsD
+counter tracker_webhook_deliveries_total{outcome} = webhooks.{delivered,failed}: Batches posted to webhooks, by outcome;
+    failed ones are posted again
 counter tracker_webhook_changes_total = webhooks.changes: Changes delivered to webhooks
 gauge tracker_webhook_lag_seconds = webhook_lag_seconds: Age of the oldest change that this tracker still has to
     deliver; 0 if there is none
 counter tracker_site_calls_total{call, outcome}: Calls of a site's own code: done, refused, or failed because of the
     tracker or its store
-counter tracker_site_rows_total{outcome}: Rows of the site's own tables: written, repaired by the daily comparison, or
-    refused because they do not fit
+counter tracker_site_rows_total{outcome} = site_sync.{written,repaired,refused}: Rows of the site's own tables: written,
+    repaired by the daily comparison, or refused because they do not fit
 counter tracker_site_errors_total = site_sync.errors: Rounds of the site sync that failed; the next one repeats them
 gauge tracker_site_lag_seconds = site_lag_seconds: How far the site's own tables are behind; 0 where this tracker does
     not keep them
-counter tracker_store_round_trips_total{outcome}: Round trips to the store, by outcome
+counter tracker_store_round_trips_total{outcome} = store.{answered,error,refused,timeout,unreachable}: Round trips to
+    the store, by outcome
 histogram tracker_store_round_trip_seconds = store_seconds: Duration of a round trip to the store
 gauge tracker_processes_without_store = processes_without_store: Processes of this tracker waiting for the store
 gauge tracker_shards_unavailable: Shards of the store that do not answer, so that their torrents are refused; /ready
@@ -175,12 +183,14 @@ METRICS = (*_parsed(_TRACKER, "tracker"), *_parsed(_STORE, "store"))
 
 
 def _sources(kind: Kind) -> dict[str, Source]:
-    return {metric.source: (metric.name, ()) for metric in METRICS if metric.source and metric.kind == kind}
-
-
-def _each(counters: str, metric: str, *labels: str) -> dict[str, Source]:
-    """The counter of each label, whose name has the label for the ``*``."""
-    return {counters.replace("*", label): (metric, (label,)) for label in labels}
+    """By name in the telemetry: braces hold the values of labels."""
+    found: dict[str, Source] = {}
+    for metric in METRICS:
+        if metric.source and metric.kind == kind:
+            pattern = re.sub("{.*?}", "{}", metric.source)
+            values = (each.split(",") for each in re.findall("{(.*?)}", metric.source))
+            found |= {pattern.format(*labels): (metric.name, labels) for labels in product(*values)}
+    return found
 
 
 COUNTED: dict[str, Source] = {
@@ -190,47 +200,18 @@ COUNTED: dict[str, Source] = {
     "refused.announces": ("tracker_requests_total", ("announce", "refused")),
     "refused.scrapes": ("tracker_requests_total", ("scrape", "refused")),
     "refused.other": ("tracker_requests_total", ("other", "refused")),
-    **_each("announces.*", "tracker_announces_total", "v4", "v6"),
-    **_each("announces.*", "tracker_announce_events_total", "started", "completed", "stopped"),
-    **_each("scrapes.*", "tracker_scrapes_total", "v4", "v6"),
     "udp.connects": ("tracker_udp_answered_total", ("connect",)),
     "announces.udp": ("tracker_udp_answered_total", ("announce",)),
     "scrapes.udp": ("tracker_udp_answered_total", ("scrape",)),
-    **_each("udp.ignored.*", "tracker_udp_ignored_total", "short", "action", "magic", "port", "id", "budget"),
-    **_each("udp.ignored.*", "tracker_udp_ignored_total", "late", "limit", "socket"),
-    **_each("joins.*", "tracker_joins_total", "v4", "v6"),
-    **_each("joins.udp.*", "tracker_udp_joins_total", "v4", "v6"),
-    **_each("joins.ws.*", "tracker_websocket_joins_total", "v4", "v6"),
-    **_each("relays.*", "tracker_relays_total", "offers", "answers", "unasked", "lost"),
-    **{
-        f"bytes.{way}{over}.{family}": (f"tracker{protocol}_reported_bytes_total", (way, family))
-        for over, protocol in (("", ""), (".udp", "_udp"), (".ws", "_websocket"))
-        for way in ("up", "down")
-        for family in ("v4", "v6")
-    },
-    **_each("reaps.*", "tracker_reaps_total", "event", "due", "sweep"),
-    **{
-        f"limited.{limit}.{action}": ("tracker_limited_total", (limit, action))
-        for limit in ("peer", "torrent", "joins", "address", "passkeys")
-        for action in ("softened", "refused", "dropped")
-        if (limit, action) != ("passkeys", "softened")
-    },
-    **{
-        f"{receiver}.{outcome}": ("tracker_figures_total", (receiver, outcome))
-        for receiver in ("stathat", "statsd")
-        for outcome in ("sent", "dropped")
-    },
-    **_each("*.failed", "tracker_figure_requests_failed_total", "stathat", "statsd"),
-    **_each("webhooks.*", "tracker_webhook_deliveries_total", "delivered", "failed"),
-    **_each("site_sync.*", "tracker_site_rows_total", "written", "repaired", "refused"),
+    "limited.passkeys.refused": ("tracker_limited_total", ("passkeys", "refused")),
+    "limited.passkeys.dropped": ("tracker_limited_total", ("passkeys", "dropped")),
     "site_call.unknown.refused": ("tracker_site_calls_total", ("unknown", "refused")),
-    **_each("store.*", "tracker_store_round_trips_total", "answered", "error", "refused", "timeout", "unreachable"),
 }
 """Exposed as 0 from the start, so that the first event shows as an increase."""
 
 HISTOGRAMS: dict[str, Source] = {
     **_sources("histogram"),
-    **_each("dht_query_seconds.*", "tracker_dht_query_seconds", *DHT_QUERIES),
+    **{f"dht_query_seconds.{query}": ("tracker_dht_query_seconds", (query,)) for query in DHT_QUERIES},
 }
 GAUGES = {**_sources("gauge"), "geoip_misses": ("tracker_geoip_misses_total", ())}
 

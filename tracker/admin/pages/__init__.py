@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import aiohttp_jinja2
 import orjson
 from aiohttp import web
 
@@ -16,7 +17,7 @@ from tracker.admin.pages.failures import FailurePages
 from tracker.admin.pages.history import HistoryPages
 from tracker.admin.pages.jobs import JobPages
 from tracker.admin.pages.live import LatestReading, Live
-from tracker.admin.pages.rendering import Pages, render, setup_templates
+from tracker.admin.pages.rendering import Pages, render, template_environment
 from tracker.admin.pages.system import SystemPages
 from tracker.admin.pages.tokens import TokenPage
 from tracker.admin.pages.torrent import TorrentPage
@@ -29,8 +30,7 @@ from tracker.admin.pages.world import WorldPages
 
 
 def setup(app: web.Application) -> None:
-    """Set up templates and error pages for ``app``."""
-    setup_templates(app)
+    app[aiohttp_jinja2.APP_KEY] = template_environment()
     app.middlewares.insert(0, error_page_middleware)
 
 

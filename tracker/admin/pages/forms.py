@@ -54,15 +54,19 @@ def read_rule(request: web.Request, form: Form, now: float) -> RuleChange:
     return rule_change(now, form.text("rule"), upload, download, parse_end(form.text("until"), now))
 
 
+def digits(text: str, max_length: int) -> int | None:
+    """The number; None if invalid."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= max_length else None
+
+
 def page_number(text: str) -> int:
     """The requested page; 1 if invalid."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 7 else 1
-    return min(max(number, 1), _LAST_PAGE)
+    return min(digits(text, 7) or 1, _LAST_PAGE)
 
 
 def cursor_number(text: str) -> int:
     """The requested cursor; 0 (the beginning) if invalid."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
+    number = digits(text, 20) or 0
     return number if number <= _LAST_CURSOR else 0
 
 

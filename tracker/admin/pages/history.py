@@ -9,6 +9,7 @@ import orjson
 from aiohttp import web
 
 from tracker.admin.pages.formats import NOTHING, milliseconds, number, rate, size
+from tracker.admin.pages.forms import digits
 from tracker.admin.pages.rendering import Pages, get, render
 from tracker.errors import existing
 from tracker.operations import history
@@ -67,20 +68,20 @@ class Shown:
     def query_by(self, by: Part) -> str:
         """The same range with other parts."""
         if self.range is not None:
-            return urlencode({"range": self.range.name} | _by(by))
-        return _query(self.since, self.until, by)
+            return _query(by, range=self.range.name)
+        return _query(by, since=self.since, until=self.until)
 
     @property
     def zoom(self) -> str:
         """The URL of a part of a chart, without its range."""
-        return f"/history?{urlencode(_by(self.by))}".rstrip("?")
+        return f"/history?{_query(self.by)}".rstrip("?")
 
     def in_range(self, name: str) -> str:
         """The query of the same parts in another range."""
-        return urlencode({"range": name} | _by(self.by))
+        return _query(self.by, range=name)
 
     def _url(self, since: int, until: int) -> str:
-        return f"/history?{_query(since, until, self.by)}"
+        return f"/history?{_query(self.by, since=since, until=until)}"
 
     def links(self) -> list[tuple[str, str, str]]:
         """(id, label, URL) of each change of the range; the URL is empty where it would change nothing."""
@@ -104,7 +105,7 @@ class Shown:
 def shown_of(request: web.Request, now: float, default: Range = _DEFAULT) -> Shown:
     """For an invalid query: totals of the default range."""
     by: Part = next((part for part in PARTS if part == request.query.get("by")), "total")
-    since, until = (_number(request.query.get(name, "")) for name in ("since", "until"))
+    since, until = (digits(request.query.get(name, ""), _MAX_DIGITS) for name in ("since", "until"))
     if since is not None and until is not None:
         window = history.window_between(since, until, now)
         return Shown(now, None, window.since, window.until, by)
@@ -112,16 +113,8 @@ def shown_of(request: web.Request, now: float, default: Range = _DEFAULT) -> Sho
     return Shown(now, chosen, int(now) - chosen.seconds, int(now), by)
 
 
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
-
-
-def _by(by: Part) -> dict[str, str]:
-    return {} if by == "total" else {"by": by}
-
-
-def _query(since: int, until: int, by: Part) -> str:
-    return urlencode({"since": str(since), "until": str(until)} | _by(by))
+def _query(by: Part, **named: str | int) -> str:
+    return urlencode(named if by == "total" else {**named, "by": by})
 
 
 class HistoryPages(Pages):

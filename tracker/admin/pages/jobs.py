@@ -20,6 +20,7 @@ PAGE = 50
 FILTERS = ("min_score", "max_score", "min_seeders", "max_seeders")
 """The fields of the rescoring form."""
 _TONES = {"running": "accent", "retry": "warn", "completed": "good", "failed": "bad"}
+_ORDER = ("failed", "retry", "running", "pending", "completed")
 _MAX_QUEUES = 100
 Queues = list[tuple[str, dict[str, int]]]
 """(name, number of jobs by status)"""
@@ -108,20 +109,12 @@ class JobPages(Pages):
 
 def _chosen(queues: Queues, queue: str, status: str) -> tuple[str, str]:
     """The list to show: the requested one, else failed, retry, running or pending jobs."""
-    names = [name for name, _ in queues]
-    if queue in names:
-        sizes = dict(queues)[queue]
-        return queue, status if status in STATUSES else _first_status(sizes)
-    for wanted in ("failed", "retry", "running", "pending"):
-        for name, sizes in queues:
-            if sizes[wanted]:
-                return name, wanted
-    return (names[0], FINISHED[0]) if names else ("", FINISHED[0])
-
-
-def _first_status(sizes: dict[str, int]) -> str:
-    order = ("failed", "retry", "running", "pending", "completed")
-    return next((status for status in order if sizes[status]), FINISHED[0])
+    sizes = dict(queues)
+    if queue in sizes:
+        first = next((each for each in _ORDER if sizes[queue][each]), FINISHED[0])
+        return queue, status if status in STATUSES else first
+    waiting = ((name, each) for each in _ORDER[:4] for name, by_status in queues if by_status[each])
+    return next(waiting, (queues[0][0] if queues else "", FINISHED[0]))
 
 
 def _pretty(payload: str) -> str:

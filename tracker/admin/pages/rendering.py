@@ -149,13 +149,8 @@ NOTICES: dict[str, str] = {
 """The notices of pages, by the value of ``notice`` in the query."""
 
 
-def setup_templates(app: web.Application) -> None:
-    """Set up the templates of ``app``."""
-    app[aiohttp_jinja2.APP_KEY] = _environment()
-
-
 @cache
-def _environment() -> jinja2.Environment:
+def template_environment() -> jinja2.Environment:
     """Cached, because templates are slow to compile. Everything is escaped; an undefined name is an error."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tracker.admin", "templates"),

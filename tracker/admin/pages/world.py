@@ -88,7 +88,7 @@ class WorldPages(Pages):
             "shapes": shapes_of(countries, shades),
             "world": world(),
             "tables": [(board, LABELS[board], await self._lines(board, period, FEW)) for board in BOARDS[1:]],
-            "query": _query(period),
+            "query": _address("", period),
             "problem": self._context.places.problem,
             "described": self._context.places.describe(),
             **await self._memory(period),
@@ -149,7 +149,7 @@ class WorldPages(Pages):
             "first": first + 1,
             "previous_url": _address(f"/world/{board}", period, number - 1) if number > 1 else "",
             "next_url": _address(f"/world/{board}", period, number + 1) if len(lines) > PAGE else "",
-            "query": _query(period),
+            "query": _address("", period),
             **await self._memory(period),
         }
         return render(request, "world_table.html", variables)
@@ -269,10 +269,6 @@ def shapes_of(countries: list[LeaderboardEntry], shades: list[Shade]) -> list[Sh
 def _period(request: web.Request) -> str:
     asked = request.query.get("month", "")
     return asked if _MONTH.fullmatch(asked) else ALL_TIME
-
-
-def _query(period: str) -> str:
-    return "" if period == ALL_TIME else f"?month={period}"
 
 
 def _address(path: str, period: str, page: int = 1) -> str:

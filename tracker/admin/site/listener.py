@@ -5,6 +5,7 @@ import hmac
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import orjson
@@ -32,7 +33,6 @@ from tracker.bittorrent import HASH_LENGTH, Address
 from tracker.errors import ClientError
 from tracker.operations.audit import Caller, Change
 from tracker.settings.model import Settings
-from tracker.settings.site import SiteSettings
 from tracker.system.aiohttp_connection import MAX_HEADER_BYTES, MAX_LINE_BYTES
 from tracker.system.event_loop import running
 from tracker.system.listeners import open_listeners
@@ -58,10 +58,9 @@ async def serve_site(
     ``apply`` receives changed settings, ``count`` the outcome of each call. Raises StartupError for an address that is
     not available.
     """
-    settings = context.settings.site
     rates = Rates(context.telemetry, context.clock)
-    listeners = await open_listeners(settings.listen)
-    app = make_app(Site(context, settings, rates, apply, count))
+    listeners = await open_listeners(context.settings.site.listen)
+    app = make_app(Site(context, rates, apply, count))
     async with serving(app, listeners, limits or Limits(), SiteConnection), running(rates.run):
         yield tuple(listener.address for listener in listeners)
 
@@ -93,23 +92,18 @@ def with_host(data: bytes) -> bytes:
     return data if b"\r\nhost:" in head else line + b"\r\nHost: site" + end + rest
 
 
+@dataclass
 class Site:
     """Admits the requests of one site, and runs its calls."""
 
-    def __init__(
-        self,
-        context: AdminContext,
-        settings: SiteSettings,
-        rates: Rates,
-        apply: Callable[[Settings], None],
-        count: Callable[[str], None],
-    ) -> None:
-        self.settings = settings
-        self._context = context
-        self._rates = rates
-        self._apply = apply
-        self._count = count
-        self._allowed = TrustedNetworks(settings.allowed)
+    context: AdminContext
+    rates: Rates
+    apply: Callable[[Settings], None]
+    count: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self.settings = self.context.settings.site
+        self._allowed = TrustedNetworks(self.settings.allowed)
         self._attempts = Attempts(asyncio.get_running_loop().time)
 
     @contextmanager
@@ -123,7 +117,7 @@ class Site:
             outcome = "refused" if error.status < 500 else "failed"
             raise
         finally:
-            self._count(f"site_call.{call}.{outcome}")
+            self.count(f"site_call.{call}.{outcome}")
 
     def admit(self, request: web.Request, key: SecretStr | None) -> None:
         """Raises Problem. A connection to a unix socket has no address."""
@@ -150,10 +144,10 @@ class Site:
         """Runs a call with these fields. What it has changed is in the audit log under ``operation``, also if it fails
         then. Raises Problem."""
         address = format_address(_address_of(request)) if _address_of(request) else ""
-        change = Change(self._context.store, Caller(self.settings.name, "operate", "site", "", address), operation)
+        change = Change(self.context.store, Caller(self.settings.name, "operate", "site", "", address), operation)
         done = False
         try:
-            reply = await handle(SiteCall(self._context, change, self._rates, self._apply))
+            reply = await handle(SiteCall(self.context, change, self.rates, self.apply))
             done = True
         except ClientError as error:
             raise _refused(request, operation, error, fields, change.named) from error
