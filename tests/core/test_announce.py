@@ -11,7 +11,7 @@ import pytest
 from loadtest.servers import Server
 from tests.core.harness import SECRET, MakeTracker, TrackerHarness, at, open_tracker
 from tests.store.harness import ALICE, BOB, START, info_hash, peer_id, timeout_key
-from tracker.bittorrent import Announce, AnnounceOverSocket, Digits, Event, Scrape, ScrapeFile, ScrapeReply
+from tracker.bittorrent import Announce, AnnounceOverSocket, Digits, Event, Reply, Scrape, ScrapeFile, ScrapeReply
 from tracker.core.intervals import steps, throttled_steps
 from tracker.core.warning_messages import FREELEECH, NEUTRAL, NO_PEERS_NOW, NO_SLOT, PRIVATE_ADDRESS
 from tracker.refusals import Busy, Refusal
@@ -595,6 +595,19 @@ async def test_what_peers_move_counts_in_a_call_that_begins_with_a_closed_websoc
     await tracker.announce(1, uploaded=10)
     assert closed.is_set() and "bytes.up" not in before
     assert (await counts(tracker))["bytes.up"] == 10
+
+
+async def test_an_answer_that_raises_leaves_the_others_of_its_call_answered(tracker: TrackerHarness) -> None:
+    answered: list[Reply | Refusal] = []
+    for number, answer in enumerate((raise_error, answered.append, raise_error, answered.append)):
+        announce = Announce(info_hash(1), peer_id(number), 6881, bytes_left=Digits(b"1"))
+        assert tracker.decisions.submit(announce, None, at(f"11.0.0.{number}"), answer)
+    await tracker.announce(9)
+    assert len(answered) == 2
+
+
+def raise_error(reply: Reply | Refusal) -> None:
+    raise ZeroDivisionError(reply)
 
 
 async def test_settings_are_reloaded_for_both_protocols(make_tracker: MakeTracker) -> None:

@@ -12,7 +12,7 @@ import copy
 import hashlib
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from tracker.bittorrent import (
@@ -70,7 +70,7 @@ _Pending = tuple[Announce, Address, Step, float, Answer, str, Decision | None]
 _Failure = Refused | StoreUnavailable | Refusal
 _FAILURES = Refused, StoreUnavailable, Refusal
 _Outcome = Admission | _Failure
-_Settled = list[tuple[_Pending, _Outcome]]
+_Settled = Iterable[tuple[_Pending, _Outcome]]
 _Batch = tuple[int, TrafficTotals] | None
 
 

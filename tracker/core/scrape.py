@@ -1,7 +1,7 @@
 """Decides about scrapes, and caches the full scrape for a minute."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from tracker.bittorrent import Address, Scrape, ScrapeReply
@@ -103,7 +103,7 @@ class Scrapes:
         answer(self._failures.to_error(to_error(decision), "scrapes"))
         return True
 
-    def _settle(self, settled: list[tuple[_Pending, _Outcome]], batch: tuple[int, None] | None) -> None:
+    def _settle(self, settled: Iterable[tuple[_Pending, _Outcome]], batch: tuple[int, None] | None) -> None:
         """Counts and answers scrapes whose outcome is known."""
         del batch
         for (address, passkey, answer, hits, complete), outcome in settled:

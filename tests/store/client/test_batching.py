@@ -1,7 +1,7 @@
 """Requests that wait together: which calls carry them, and their outcomes when the store does not reply."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -52,7 +52,7 @@ class Settled:
         self.pairs: list[tuple[Any, Any]] = []
         self.batches: list[tuple[int, Any] | None] = []
 
-    def __call__(self, settled: list[tuple[Any, Any]], batch: tuple[int, Any] | None) -> None:
+    def __call__(self, settled: Iterable[tuple[Any, Any]], batch: tuple[int, Any] | None) -> None:
         self.pairs += settled
         self.batches.append(batch)
 
@@ -251,3 +251,25 @@ async def test_each_callback_is_called_once_a_batch_and_the_first_gets_its_numbe
             await asyncio.sleep(0)
     assert (one.pairs, other.pairs) == ([(0, 0), (2, 4)], [(1, 2), (3, 6)])
     assert (one.batches, other.batches) == ([(4, "4 numbers")], [None])
+
+
+async def test_a_callback_that_raises_leaves_no_other_request_without_an_outcome() -> None:
+    answered: list[int] = []
+
+    def settle(settled: Iterable[tuple[Any, Any]], batch: tuple[int, Any] | None) -> tuple[int, Any] | None:
+        for context, outcome in settled:
+            if context % 2 == 0:
+                raise ZeroDivisionError
+            answered.append(outcome)
+        return batch
+
+    for others in (settle, Settled()):
+        answered.clear()
+        with structlog.testing.capture_logs() as logs:
+            async with running(Calls()) as batches:
+                for n, each in enumerate((settle, settle, others, settle)):
+                    batches.submit(n, each, n)
+                assert await batches.execute(4) == 8
+        assert answered == [2, 6]
+        assert {line["event"] for line in logs} == {"cannot answer a request"}
+    assert isinstance(others, Settled) and (others.pairs, others.batches) == ([(2, 4)], [(4, "4 numbers")])

@@ -10,7 +10,7 @@ for a tenth of a second; with one call at a time the store would be idle for mos
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -29,9 +29,10 @@ MAX_CALLS = 16
 
 log = Logger("tracker.store")
 
-Settle = Callable[[list[tuple[Any, Any]], tuple[int, Any] | None], tuple[int, Any] | None]
+Settle = Callable[[Iterable[tuple[Any, Any]], tuple[int, Any] | None], tuple[int, Any] | None]
 """Called once per batch and callback, with (context, outcome) of its requests, and (number of requests, totals) of the
-whole batch, which the next callback gets if this one returns them. Must not raise.
+whole batch, which the next callback gets if this one returns them. If it raises, it is called again with what it has
+not taken yet.
 
 StoreUnavailable as an outcome means that the request may or may not have been applied. Only the first callback of a
 successful batch gets the number and the totals; others get None."""
@@ -327,16 +328,28 @@ def _settle(batch: Sequence[_Entry], outcomes: Iterable[Any], whole: tuple[int, 
     _, callbacks, contexts = zip(*batch, strict=True)
     pairs = zip(contexts, outcomes, strict=False)
     if len(set(callbacks)) == 1:
-        callbacks[0](list(pairs), whole)
+        _call_back(callbacks[0], pairs, whole, len(batch))
         return
     settled: dict[Settle, list[tuple[Any, Any]]] = defaultdict(list)
     for settle, (context, outcome) in zip(callbacks, pairs, strict=False):
         settled[settle].append((context, outcome))
     for settle, outcomes_of_one in settled.items():
-        whole = settle(outcomes_of_one, whole)
+        whole = _call_back(settle, iter(outcomes_of_one), whole, len(outcomes_of_one))
 
 
-def resolve(settled: list[tuple[Any, Any]], whole: tuple[int, Any] | None) -> None:
+def _call_back(
+    settle: Settle, settled: Iterator[tuple[Any, Any]], whole: tuple[int, Any] | None, number: int
+) -> tuple[int, Any] | None:
+    """A request whose settling raises takes no outcome from the others: these are the rest of the iterator."""
+    for _ in range(number + 1):
+        try:
+            return settle(settled, whole)
+        except Exception as error:  # as above
+            log.error("cannot answer a request", exc_info=error)
+    return whole
+
+
+def resolve(settled: Iterable[tuple[Any, Any]], whole: tuple[int, Any] | None) -> None:
     """The Settle of requests whose context is a future: a StoreUnavailable is raised."""
     del whole
     for future, outcome in settled:

@@ -326,7 +326,7 @@ class AllSwarms:
                 update._replace(info_hash=v1, event=event, peers_wanted=0), self._end_refused, update
             )
 
-    def _end_refused(self, settled: list[tuple[PeerUpdate, Outcome]], totals: Totals) -> Totals:
+    def _end_refused(self, settled: Iterable[tuple[PeerUpdate, Outcome]], totals: Totals) -> Totals:
         """Takes users out of the swarm of the v2 half who download as many torrents as allowed: an announce reads no
         other shard, so it was admitted there."""
         for update, outcome in settled:
@@ -420,7 +420,7 @@ class _ScrapeOfShards:
             self._settle([(self._context, self._failed or unavailable or in_order)], None)
 
 
-def _add_parts(settled: list[tuple[_ScrapeOfShards, Any]], batch: Any) -> None:
+def _add_parts(settled: Iterable[tuple[_ScrapeOfShards, Any]], batch: Any) -> None:
     del batch
     for whole, outcome in settled:
         whole.add_part(outcome)
