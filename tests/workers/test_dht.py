@@ -1,30 +1,38 @@
 """D14, D15, D20: what a node of the DHT knows survives a restart, and it forgets torrents that became private."""
 
 import asyncio
+from collections.abc import Callable
 
 from tests.dht.test_node import Island, address, joined, made
 from tests.fake_time import FakeTime
-from tests.store.harness import Store, endpoint, info_hash, update
+from tests.store.harness import START, Store, endpoint, info_hash, update
 from tests.waiting import eventually, in_background
 from tracker.bittorrent import Endpoint, InfoHash
+from tracker.dht.node import DhtNode
 from tracker.workers.dht import (
     CHECK_SECONDS,
     FIRST_SAVE_SECONDS,
     MAX_OWN_PEERS,
     SAVE_SECONDS,
     Forgetter,
-    NodeSaver,
+    StatusWorker,
     follow_changes,
     keep_connected,
     own_peers,
     restore,
 )
+from tracker.workers.loop import Sleep
+
+
+def saver(store: Store, node: DhtNode, timer: Callable[[], float], sleep: Sleep = asyncio.sleep) -> StatusWorker:
+    parts = ("host", {4: node}, store.dht_nodes, store.dht_torrents)
+    return StatusWorker(*parts, mode="public", clock=lambda: START, timer=timer, sleep=sleep)
 
 
 async def test_saved_nodes_are_back_after_a_restart(store: Store) -> None:
     island: Island = joined(20)
     known = len(island.first().table)
-    await NodeSaver(store.dht_nodes, "host", {4: island.first()}, timer=lambda: island.now).save()
+    await saver(store, island.first(), lambda: island.now).save_nodes()
     assert (await store.dht_nodes.load("host")).nodes[4]
     island.nodes[address(0)] = made(0)
     restore(await store.dht_nodes.load("host"), {4: island.first()}, island.now)
@@ -40,8 +48,7 @@ async def test_a_node_is_saved_soon_after_the_first_answer_then_every_five_minut
         saves.append(time.now)
         return island.now
 
-    saver = NodeSaver(store.dht_nodes, "host", {4: island.first()}, timer=timer)
-    async with in_background(saver.run(time)):
+    async with in_background(saver(store, island.first(), timer, sleep=time)._save_nodes()):
         await time.pass_by(4 * FIRST_SAVE_SECONDS)
         assert not saves
         island.first().contact([address(1)], island.now)
@@ -52,12 +59,6 @@ async def test_a_node_is_saved_soon_after_the_first_answer_then_every_five_minut
         await time.pass_until(lambda: len(saves) == 2)
         assert saves[1] - saves[0] == SAVE_SECONDS
     assert (await store.dht_nodes.load("host")).nodes[4]
-
-
-async def test_nothing_is_saved_while_another_tracker_runs_the_node(store: Store) -> None:
-    nodes = {4: joined(3).first()}
-    await NodeSaver(store.dht_nodes, "host", nodes, timer=lambda: 60, may_save=lambda: False).save()
-    assert not (await store.dht_nodes.load("host")).nodes
 
 
 async def test_clients_of_public_swarms_are_asked_too(store: Store) -> None:
@@ -175,7 +176,7 @@ async def test_a_change_that_the_store_could_not_confirm_is_looked_at_again(stor
 
     forgetter = Forgetter(store.dht_torrents, {4: node}, all_torrents=False, sleep=sleep)
     store.connection.unavailable = True
-    async with in_background(forgetter.run()):
+    async with in_background(forgetter.run(draws=False)):
         forgetter.changed(info_hash(1))
         await eventually(lambda: pauses >= 2)
         assert len(node.announced) == 1

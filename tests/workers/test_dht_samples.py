@@ -15,7 +15,8 @@ from tracker.dht.node import DhtNode
 from tracker.settings.dht import DhtSettings
 from tracker.store.dht.nodes import SavedNode
 from tracker.wire.krpc import Answer, NodeId, Query, SampleInfohashes, encode_query, parse_message
-from tracker.workers.dht import Forgetter, SampleWorker
+from tracker.workers.dht import SHOWN_SECONDS, Forgetter
+from tracker.workers.loop import forever
 
 INTERVAL = 3600
 PUBLIC, PRIVATE, UNKNOWN = range(1, 51), range(51, 61), range(61, 71)
@@ -28,7 +29,7 @@ class Shown:
         settings = DhtSettings(samples="public", private_addresses=True, address_burst=1000)
         self.node: DhtNode = build_nodes(settings, [4], SavedNode(), 0)[4]
         self.time = FakeTime()
-        self.worker = SampleWorker(
+        self.worker = Forgetter(
             store.dht_torrents,
             {4: self.node},
             all_torrents=all_torrents,
@@ -62,17 +63,17 @@ async def test_only_public_torrents_are_shown_and_the_same_for_an_interval(store
     shown = Shown(store)
     shown.announce(1, 2)
     assert shown.answer() == ([], 0, 0)
-    await shown.worker.round()
+    await shown.worker.draw()
     first, total, interval = shown.answer()
     assert (len(set(first)), total, interval) == (20, len(PUBLIC), INTERVAL)
     assert set(first) <= {info_hash(number) for number in PUBLIC}
     for now in (10, INTERVAL - 1):
         shown.time.now = now
-        await shown.worker.round()
+        await shown.worker.draw()
         assert shown.answer() == (first, total, INTERVAL - now)
     shown.time.now = INTERVAL
     assert shown.answer() == (first, total, 0), "a packet draws none"
-    await shown.worker.round()
+    await shown.worker.draw()
     second, *others = shown.answer()
     assert set(second) != set(first) and others == [total, interval]
 
@@ -82,7 +83,7 @@ async def test_a_torrent_that_takes_part_no_longer_is_not_shown_after_ten_second
     for number in (1, 2):
         await store.torrents.add(info_hash(number), {"private": "0"})
     shown = Shown(store)
-    async with in_background(shown.worker.run()):
+    async with in_background(forever(shown.worker.draw, SHOWN_SECONDS, sleep=shown.time)):
         await shown.time.pass_until(lambda: shown.answer()[1] == 2)
         if change == "private":
             await store.torrents.edit(info_hash(1), {"private": "1"})
@@ -102,24 +103,23 @@ async def test_a_torrent_that_takes_part_no_longer_is_not_shown_after_ten_second
 async def test_a_published_change_applies_at_once(store: Store) -> None:
     await store.torrents.add(info_hash(1), {"private": "0"})
     shown = Shown(store)
-    await shown.worker.round()
+    await shown.worker.draw()
     assert shown.answer()[0] == [info_hash(1)]
     await store.torrents.edit(info_hash(1), {"private": "1"})
-    forgetter = Forgetter(store.dht_torrents, {4: shown.node}, all_torrents=False, sleep=FakeTime())
-    forgetter.changed(info_hash(1))
-    await forgetter.round()
+    shown.worker.changed(info_hash(1))
+    await shown.worker.round()
     assert shown.answer() == ([], 0, INTERVAL)
 
 
 async def test_nothing_is_shown_without_the_store(store: Store) -> None:
     await store.torrents.add(info_hash(1), {"private": "0"})
     shown = Shown(store)
-    await shown.worker.round()
+    await shown.worker.draw()
     store.connection.unavailable = True
-    await shown.worker.round()
+    await shown.worker.draw()
     assert shown.answer() == ([], 0, 0)
     store.connection.unavailable = False
-    await shown.worker.round()
+    await shown.worker.draw()
     assert shown.answer() == ([info_hash(1)], 1, INTERVAL)
 
 
@@ -131,9 +131,9 @@ async def test_where_all_torrents_take_part_announced_ones_are_shown_too(store: 
     announced = UNKNOWN[0], PUBLIC[0], 99
     shown = Shown(store, all_torrents=True)
     shown.announce(*announced, PRIVATE[0])
-    await shown.worker.round()
+    await shown.worker.draw()
     hashes, total, _ = shown.answer()
     assert set(hashes) == {info_hash(number) for number in (*PUBLIC[:5], *announced)} and total == 7
     await store.torrents.edit(info_hash(UNKNOWN[0]), {"private": "1"})
-    await shown.worker.round()
+    await shown.worker.draw()
     assert info_hash(UNKNOWN[0]) not in shown.answer()[0]

@@ -99,7 +99,7 @@ async def test_announced_hashes_of_both_families_are_saved(store: Store) -> None
 
 
 async def test_nothing_is_saved_while_another_tracker_runs_the_node(store: Store) -> None:
-    nodes = {4: Island(1).first()}
+    nodes = {4: joined(3).first()}
     said = StatusWorker(
         "host",
         nodes,
@@ -113,5 +113,7 @@ async def test_nothing_is_saved_while_another_tracker_runs_the_node(store: Store
     nodes[4].announced.announce(info_hash(1), address(5), 0, seed=False)
     await said.save()
     await said.save_hashes()
+    await said.save_nodes()
     assert await store.dht_nodes.statuses() == []
+    assert not (await store.dht_nodes.load("host")).nodes
     assert not await store.redis.exists(store.keys.dht_hashes("host"))

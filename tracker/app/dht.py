@@ -39,10 +39,7 @@ from tracker.wire.krpc import NodeId
 from tracker.workers.dht import (
     Forgetter,
     NameLease,
-    NodeSaver,
-    SampleWorker,
     StatusWorker,
-    count_torrents,
     follow_changes,
     keep_connected,
     load_saved,
@@ -50,6 +47,7 @@ from tracker.workers.dht import (
     restore,
 )
 from tracker.workers.dht_lookups import RETRY_SECONDS, LookupWorker, PeerCollector
+from tracker.workers.loop import survive
 from tracker.workers.prober import Prober
 
 RECEIVE_BUFFER = 262_144
@@ -58,7 +56,6 @@ log = Logger("tracker.dht")
 
 
 class DhtWorkers(NamedTuple):
-    saver: NodeSaver
     status: StatusWorker
     lookups: LookupWorker
 
@@ -108,16 +105,15 @@ async def open_dht(
         if len({each.ipv6 for each in sockets}) < len(sockets):
             raise StartupError("TRACKER_DHT__LISTEN: at most one IPv4 and one IPv6 address")
         runtime.addresses = tuple(each.address for each in sockets)
-        runtime.participation = await count_torrents(
-            context.store.dht_torrents, all_torrents=settings.torrents == "all"
-        )
+        counting = context.store.dht_torrents.participation(all_torrents=settings.torrents == "all")
+        runtime.participation = await survive(counting)
         lease = NameLease(context.store.scripts, settings.node_name, time.time, sleep)
         try:
             async with running(partial(_run, context, prober, sockets, runtime, lease, timer)):
                 yield runtime
         finally:  # here, as the tasks of the block above may not take long to end
             if runtime.workers is not None:
-                await runtime.workers.saver.save()
+                await runtime.workers.status.save_nodes()
                 await runtime.workers.status.save()
             await lease.release()
 
@@ -143,10 +139,8 @@ async def _run(
             return NO_PART
         return Swarm(True, *(found if settings.answer else ((), ())))
 
-    torrents, announced = store.dht_torrents, settings.torrents != "public"
-    forgetter = Forgetter(torrents, nodes, all_torrents=announced)
-    samples = SampleWorker(torrents, nodes, all_torrents=announced, timer=timer, rng=random.SystemRandom())
-    runtime.workers = saver, status, lookups = _workers(context, prober, nodes, lease, timer)
+    forgetter = Forgetter(store.dht_torrents, nodes, all_torrents=settings.torrents != "public", timer=timer)
+    runtime.workers = status, lookups = _workers(context, prober, nodes, lease, timer)
     telemetry = DhtTelemetry(context.telemetry, nodes, lambda: status.participation, timer=timer)
     loops = [
         partial(keep_connected, node, partial(_bootstrap, context, settings, family), timer=timer)
@@ -173,13 +167,11 @@ async def _run(
         async with running(
             *loops,
             telemetry.run,
-            forgetter.run,
+            partial(forgetter.run, draws=settings.samples == "public"),
             partial(follow_changes, store.connection, store.keys, changed),
-            saver.run,
             status.run,
             keep_name,
             *([lookups.run] if settings.lookups_per_minute else ()),
-            *([samples.run] if settings.samples == "public" else ()),
         ):
             await asyncio.Event().wait()
 
@@ -210,7 +202,7 @@ def _workers(
         timer=timer,
         collector=PeerCollector(torrents, prober, lambda: live.current.dht, clock=time.time, rng=random.SystemRandom()),
     )
-    return DhtWorkers(NodeSaver(store, name, nodes, timer=timer, may_save=may_save), status, lookups)
+    return DhtWorkers(status, lookups)
 
 
 def build_nodes(settings: DhtSettings, families: Sequence[int], saved: SavedNode, now: float) -> dict[int, DhtNode]:

@@ -9,14 +9,14 @@ packets cause none: some pages of the register for a new set, and a look at the 
 
 import asyncio
 import random
+import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from redis.exceptions import RedisError
 
-from tracker.bittorrent import Address, Endpoint, InfoHash
+from tracker.bittorrent import Address, Endpoint, InfoHash, info_hash_of
 from tracker.dht.announced_peers import SwarmSummary
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import is_usable
@@ -32,7 +32,7 @@ from tracker.store.schema.keys import Keys
 from tracker.system.logger import Logger
 from tracker.wire.endpoint import format_address
 from tracker.wire.krpc import split_nodes
-from tracker.workers.loop import Sleep, follow, forever
+from tracker.workers.loop import Sleep, follow, forever, survive
 
 SAVE_SECONDS = 300
 FIRST_SAVE_SECONDS = 15
@@ -44,6 +44,12 @@ CHECK_SECONDS = 300
 """How often all announced torrents are compared with the register, whatever was published."""
 LEASE_SECONDS = 6
 """Short, so that after a crash the node answers again within ten seconds."""
+SHOWN_SECONDS = 5
+"""A torrent made private may be shown for 10 seconds, the time of the reading included."""
+STATUS_SECONDS = 5
+HASHES_SECONDS = 30
+COUNT_SECONDS = 300
+"""How often the torrents that take part are counted."""
 MAX_OWN_PEERS = 20
 _PAUSE_SECONDS = 0.5
 
@@ -72,46 +78,8 @@ async def own_peers(
     torrents: DhtTorrents, family: int, *, all_torrents: bool, private_addresses: bool
 ) -> list[Endpoint]:
     """Some clients of public swarms, to begin with: most of them are nodes too. None without the store."""
-    try:
-        found = await torrents.some_peers(family, MAX_OWN_PEERS, all_torrents=all_torrents)
-    except (StoreUnavailable, RedisError):
-        return []
-    return [each for each in found if is_usable(each, private_addresses=private_addresses)]
-
-
-@dataclass(eq=False)
-class NodeSaver:
-    """Saves which nodes are known. ``nodes`` by 4 and 6; ``timer`` returns their time; ``may_save`` is false while
-    another tracker runs the nodes of this name."""
-
-    store: DhtNodes
-    name: str
-    nodes: Mapping[int, DhtNode]
-    _: KW_ONLY
-    timer: Callable[[], float]
-    may_save: Callable[[], bool] = lambda: True
-
-    async def run(self, sleep: Sleep = asyncio.sleep) -> None:
-        """Saves soon after the first node has answered, then regularly until cancelled."""
-        waited = 0
-        while waited < SAVE_SECONDS and not any(len(node.table) for node in self.nodes.values()):
-            await sleep(FIRST_SAVE_SECONDS)
-            waited += FIRST_SAVE_SECONDS
-        await forever(self.save, SAVE_SECONDS, sleep=sleep)
-
-    async def save(self) -> None:
-        """Logs where the store cannot be written."""
-        if not self.may_save():
-            return
-        now = self.timer()
-        good = {
-            family: b"".join(map(b"".join, node.table.good_nodes(now, MAX_NODES)))
-            for family, node in self.nodes.items()
-        }
-        try:
-            await self.store.save_tables(self.name, good)
-        except (StoreUnavailable, RedisError) as error:
-            log.warning("the nodes of the DHT are not saved", error=str(error))
+    found = await survive(torrents.some_peers(family, MAX_OWN_PEERS, all_torrents=all_torrents))
+    return [each for each in found or () if is_usable(each, private_addresses=private_addresses)]
 
 
 async def keep_connected(
@@ -137,82 +105,9 @@ async def follow_changes(connection: Connection, keys: Keys, changed: Changed) -
     """Runs until cancelled. A message on ``t:torrents`` names a torrent that has changed."""
 
     async def handle(payload: bytes | None) -> None:
-        changed(None if payload is None else _info_hash(payload))
+        changed(info_hash_of(payload.lower()) if payload else None)  # a site may publish what it likes
 
     await follow(connection, keys.channel("torrents"), handle)
-
-
-@dataclass(eq=False)
-class Forgetter:
-    """Makes nodes forget announced and shown torrents that take part no longer."""
-
-    torrents: DhtTorrents
-    nodes: Mapping[int, DhtNode]
-    _: KW_ONLY
-    all_torrents: bool
-    sleep: Sleep = asyncio.sleep
-
-    def __post_init__(self) -> None:
-        self._changed: set[InfoHash] = set()
-        self._every = False
-        self._wake = asyncio.Event()
-
-    def changed(self, info_hash: InfoHash | None) -> None:
-        if info_hash is None:
-            self._every = True
-        elif any(_knows(node, info_hash) for node in self.nodes.values()):
-            self._changed.add(info_hash)
-        else:
-            return
-        self._wake.set()
-
-    async def run(self) -> None:
-        """Runs until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(forever(self._check_later, 0.0, sleep=self.sleep))
-            tasks.create_task(forever(self._next_round, _PAUSE_SECONDS, sleep=self.sleep))
-
-    async def _next_round(self) -> None:
-        await self._wake.wait()
-        self._wake.clear()
-        try:
-            await self.round()
-        except (StoreUnavailable, RedisError):
-            self.changed(None)  # again soon: meanwhile it is unknown what is private
-
-    async def round(self) -> None:
-        """Looks at the torrents that may have changed. Raises StoreUnavailable and RedisError."""
-        looked_at, self._changed = self._changed, set()
-        if self._every:
-            self._every = False
-            looked_at = self._known()
-        for info_hash in await self.torrents.no_longer_part(list(looked_at), all_torrents=self.all_torrents):
-            for node in self.nodes.values():
-                node.forget(info_hash)
-
-    async def _check_later(self) -> None:
-        await self.sleep(CHECK_SECONDS)
-        self.changed(None)
-
-    def _known(self) -> set[InfoHash]:
-        """Those announced, and those shown."""
-        nodes = self.nodes.values()
-        shown = {each for node in nodes if node.samples is not None for each in node.samples.hashes()}
-        return shown.union(*(node.announced.hashes() for node in nodes))
-
-
-def _knows(node: DhtNode, info_hash: InfoHash) -> bool:
-    """For every change that is published, also while a site adds thousands of torrents."""
-    return info_hash in node.announced or (node.samples is not None and info_hash in node.samples.hashes())
-
-
-def _info_hash(text: bytes) -> InfoHash | None:
-    """``None`` for any other text: a site may publish what it likes."""
-    try:
-        info_hash = bytes.fromhex(text.decode("ascii", "replace"))
-    except ValueError:
-        return None
-    return InfoHash(info_hash) if len(info_hash) == 20 else None
 
 
 class NameLease(Lease):
@@ -250,30 +145,71 @@ class NameLease(Lease):
             return None
 
 
-SHOWN_SECONDS = 5
-"""A torrent made private may be shown for 10 seconds, the time of the reading included."""
-
-
 @dataclass(eq=False)
-class SampleWorker:
-    """``nodes`` by 4 and 6, whose sets are drawn by this worker. ``timer`` returns the time of the nodes."""
+class Forgetter:
+    """Makes nodes forget announced and shown torrents that take part no longer, and draws the samples that they show.
+
+    ``nodes`` by 4 and 6; ``timer`` returns their time.
+    """
 
     torrents: DhtTorrents
     nodes: Mapping[int, DhtNode]
     _: KW_ONLY
     all_torrents: bool
-    timer: Callable[[], float]
-    rng: random.Random
+    timer: Callable[[], float] = time.monotonic
+    rng: random.Random = field(default_factory=random.SystemRandom)
     sleep: Sleep = asyncio.sleep
 
     def __post_init__(self) -> None:
+        self._changed: set[InfoHash] = set()
+        self._every = False
+        self._wake = asyncio.Event()
         self._shown = [(each.samples, each.announced) for each in self.nodes.values() if each.samples is not None]
 
-    async def run(self) -> None:
-        """Runs until cancelled."""
-        await forever(self.round, SHOWN_SECONDS, sleep=self.sleep)
+    def changed(self, info_hash: InfoHash | None) -> None:
+        """For every change that is published, also while a site adds thousands of torrents."""
+        if info_hash is None:
+            self._every = True
+        elif any(info_hash in node.announced for node in self.nodes.values()) or any(
+            info_hash in samples.hashes() for samples, _ in self._shown
+        ):
+            self._changed.add(info_hash)
+        else:
+            return
+        self._wake.set()
+
+    async def run(self, *, draws: bool) -> None:
+        """Runs until cancelled. ``draws``: whether this draws the samples."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(forever(self._check_later, 0.0, sleep=self.sleep))
+            tasks.create_task(forever(self._next_round, _PAUSE_SECONDS, sleep=self.sleep))
+            if draws:
+                tasks.create_task(forever(self.draw, SHOWN_SECONDS, sleep=self.sleep))
+
+    async def _next_round(self) -> None:
+        await self._wake.wait()
+        self._wake.clear()
+        try:
+            await self.round()
+        except (StoreUnavailable, RedisError):
+            self.changed(None)  # again soon: meanwhile it is unknown what is private
 
     async def round(self) -> None:
+        """Looks at the torrents that may have changed. Raises StoreUnavailable and RedisError."""
+        looked_at, self._changed = self._changed, set()
+        if self._every:
+            self._every = False
+            looked_at = {each for samples, _ in self._shown for each in samples.hashes()}
+            looked_at = looked_at.union(*(node.announced.hashes() for node in self.nodes.values()))
+        for info_hash in await self.torrents.no_longer_part(list(looked_at), all_torrents=self.all_torrents):
+            for node in self.nodes.values():
+                node.forget(info_hash)
+
+    async def _check_later(self) -> None:
+        await self.sleep(CHECK_SECONDS)
+        self.changed(None)
+
+    async def draw(self) -> None:
         """Draws the sets that are due, and removes what takes part no longer. Without the store nothing is shown, as
         what is private is unknown meanwhile."""
         try:
@@ -306,16 +242,10 @@ class SampleWorker:
                 samples.forget(each)
 
 
-STATUS_SECONDS = 5
-HASHES_SECONDS = 30
-COUNT_SECONDS = 300
-"""How often the torrents that take part are counted."""
-
-
 @dataclass(eq=False)
 class StatusWorker:
-    """``nodes`` by 4 and 6. ``clock`` returns epoch seconds, ``timer`` the time of the nodes. ``may_save`` is false
-    while another tracker runs the nodes of this name."""
+    """Saves which nodes are known, and the status. ``nodes`` by 4 and 6. ``clock`` returns epoch seconds, ``timer`` the
+    time of the nodes. ``may_save`` is false while another tracker runs the nodes of this name."""
 
     name: str
     nodes: Mapping[int, DhtNode]
@@ -335,21 +265,42 @@ class StatusWorker:
         self._started = int(self.clock())
 
     async def run(self) -> None:
-        """Saves the status until cancelled."""
+        """Saves until cancelled."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._save_nodes())
             tasks.create_task(forever(self._count_torrents, COUNT_SECONDS, sleep=self.sleep))
             tasks.create_task(forever(self.save, STATUS_SECONDS, sleep=self.sleep))
             tasks.create_task(forever(self.save_hashes, HASHES_SECONDS, sleep=self.sleep))
 
     async def save(self) -> None:
         if self.may_save():
-            with suppress(StoreUnavailable, RedisError):
-                await self.store.save_status(self.status())
+            await survive(self.store.save_status(self.status()))
+
+    async def _save_nodes(self) -> None:
+        """Saves soon after the first node has answered, then regularly."""
+        waited = 0
+        while waited < SAVE_SECONDS and not any(len(node.table) for node in self.nodes.values()):
+            await self.sleep(FIRST_SAVE_SECONDS)
+            waited += FIRST_SAVE_SECONDS
+        await forever(self.save_nodes, SAVE_SECONDS, sleep=self.sleep)
+
+    async def save_nodes(self) -> None:
+        """Logs where the store cannot be written."""
+        if not self.may_save():
+            return
+        now = self.timer()
+        good = {
+            family: b"".join(map(b"".join, node.table.good_nodes(now, MAX_NODES)))
+            for family, node in self.nodes.items()
+        }
+        try:
+            await self.store.save_tables(self.name, good)
+        except (StoreUnavailable, RedisError) as error:
+            log.warning("the nodes of the DHT are not saved", error=str(error))
 
     async def save_hashes(self) -> None:
         if self.may_save():
-            with suppress(StoreUnavailable, RedisError):
-                await self.store.save_hashes(self.name, self._hashes())
+            await survive(self.store.save_hashes(self.name, self._hashes()))
 
     def _hashes(self) -> list[AnnouncedHash]:
         """The torrents announced in both families."""
@@ -404,13 +355,5 @@ class StatusWorker:
         )
 
     async def _count_torrents(self) -> None:
-        counted = await count_torrents(self.torrents, all_torrents=self.mode == "all")
+        counted = await survive(self.torrents.participation(all_torrents=self.mode == "all"))
         self.participation = counted or self.participation
-
-
-async def count_torrents(torrents: DhtTorrents, *, all_torrents: bool) -> Participation | None:
-    """How many torrents take part; ``None`` where the store cannot be read."""
-    try:
-        return await torrents.participation(all_torrents=all_torrents)
-    except (StoreUnavailable, RedisError):
-        return None

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from redis.exceptions import RedisError
 
@@ -13,6 +14,7 @@ from tracker.system.logger import Logger
 
 _AGAIN_SECONDS, _SUBSCRIBE_SECONDS = 0.1, 0.5
 
+_T = TypeVar("_T")
 Sleep = Callable[[float], Awaitable[object]]
 
 log = Logger("tracker.background")
@@ -56,6 +58,18 @@ async def forever(
     finally:
         if lease is not None:
             await asyncio.shield(lease.release())
+
+
+async def survive(work: Awaitable[_T], failure: str = "") -> _T | None:
+    """None where the store is unavailable, or refuses, which is logged as ``failure`` unless that is empty."""
+    try:
+        return await work
+    except StoreUnavailable:
+        return None
+    except RedisError as error:
+        if failure:
+            log.error(failure, error=str(error))
+        return None
 
 
 async def follow(

@@ -9,7 +9,6 @@ changes of programs, of trackers that ended meanwhile, and of shards that were u
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from redis.exceptions import RedisError
 
@@ -22,9 +21,7 @@ from tracker.store.users.copies import UserCopies
 from tracker.store.users.rules import Multipliers
 from tracker.store.users.sums import UserSums
 from tracker.system.logger import Logger
-from tracker.workers.loop import Sleep, follow, forever
-
-T = TypeVar("T")
+from tracker.workers.loop import Sleep, follow, forever, survive
 
 PAUSES = 4
 """The pause after a step is at least four times as long as the step: the scan takes a fifth of the store's time."""
@@ -90,17 +87,6 @@ _NOT_COPIED, _NOT_UPDATED = "users that a site wrote are not copied", "users of 
 log = Logger("tracker.users")
 
 
-async def _survive(work: Awaitable[T], failure: str) -> T | None:
-    """None where the store is unavailable, or refuses, which is logged as ``failure``."""
-    try:
-        return await work
-    except StoreUnavailable:
-        return None
-    except RedisError as error:
-        log.error(failure, error=str(error))
-        return None
-
-
 @dataclass(eq=False)
 class SiteUsers:
     """``connection`` and ``keys`` are those of the main prefix. ``held`` returns the numbers of the shards that are
@@ -130,11 +116,11 @@ class SiteUsers:
     async def _compare(self, payload: bytes | None) -> None:
         """A message on ``t:{main}:users`` names a user by passkey or id. The walk makes up for a lost one."""
         if payload is not None and self._is_mine:
-            await _survive(self.copies.compare_one(payload), _NOT_COPIED)
+            await survive(self.copies.compare_one(payload), _NOT_COPIED)
 
     async def _walk(self) -> None:
         if self._is_mine:
-            self._cursor = await _survive(self.copies.compare_page(self._cursor), _NOT_COPIED) or self._cursor
+            self._cursor = await survive(self.copies.compare_page(self._cursor), _NOT_COPIED) or self._cursor
 
     @property
     def _is_mine(self) -> bool:
@@ -174,9 +160,9 @@ class UserSumsWorker:
         held = [self.shards[number] for number in self.held()]
         for find, update in self._parts:
             for shard in await self._found(find, held):
-                await _survive(update(shard), _NOT_UPDATED)
+                await survive(update(shard), _NOT_UPDATED)
         if self.shards[0] in held:  # one tracker walks through all users
-            await _survive(self._walk(), _NOT_UPDATED)
+            await survive(self._walk(), _NOT_UPDATED)
 
     @staticmethod
     async def _found(
