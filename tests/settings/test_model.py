@@ -8,6 +8,7 @@ from tracker.settings.announces import AnnounceSettings
 from tracker.settings.background import StatHatSettings, StatsDSettings
 from tracker.settings.model import FIELDS, Settings, variable
 from tracker.settings.public import HttpSettings, UdpSettings
+from tracker.settings.reference import sentences
 from tracker.settings.store import RedisSettings
 
 
@@ -31,16 +32,16 @@ def test_a_prefix_ends_with_a_colon_and_holds_no_pattern(prefix: str) -> None:
 
 
 def test_every_setting_has_a_description_and_a_unique_variable() -> None:
-    sentences = [field.description or "" for field in FIELDS.values()]
-    assert all(sentence.endswith(".") for sentence in sentences)
+    assert sentences().keys() == FIELDS.keys()
+    assert all(sentence.endswith(".") for sentence in sentences().values())
     assert len({variable(*field) for field in FIELDS}) == len(FIELDS)
 
 
 def test_every_number_has_a_maximum() -> None:
     """The store's scripts compute with doubles, and no key can expire after 2^63 ms."""
-    numbers = [field for field in FIELDS.values() if field.annotation in (int, float, int | None)]
+    numbers = {name: field for name, field in FIELDS.items() if field.annotation in (int, float, int | None)}
     assert len(numbers) > 35
-    assert not [field.description for field in numbers if not any(hasattr(m, "le") for m in field.metadata)]
+    assert not [name for name, field in numbers.items() if not any(hasattr(m, "le") for m in field.metadata)]
 
 
 def test_statistics_go_to_one_server() -> None:

@@ -22,15 +22,14 @@ GEOIP_SOURCES = ("dbip-city-lite", "dbip-country-lite", "maxmind:GeoLite2-City",
 class GeoIPSettings(Section):
     """The location of addresses."""
 
-    database: Reloaded[Path | None] = Field(
-        None,
-        description="A GeoIP2 City or Country database (`.mmdb`, from MaxMind or DB-IP), which the tracker reopens "
-        "when the file is replaced; or a source, from which the tracker fetches one each week: `dbip-city-lite`, "
-        "`dbip-country-lite`, `maxmind:GeoLite2-City` or `maxmind:GeoLite2-Country`. Without it, unique users are not "
-        "counted by location.",
-    )
-    account_id: str = Field("", description="Your account id at MaxMind, for a source `maxmind:…`.")
-    licence_key: SecretStr | None = Field(None, description="Your licence key at MaxMind.")
+    database: Reloaded[Path | None] = None
+    """A GeoIP2 City or Country database (`.mmdb`, from MaxMind or DB-IP), which the tracker reopens when the file is
+    replaced; or a source, from which the tracker fetches one each week: `dbip-city-lite`, `dbip-country-lite`,
+    `maxmind:GeoLite2-City` or `maxmind:GeoLite2-Country`. Without it, unique users are not counted by location."""
+    account_id: str = ""
+    """Your account id at MaxMind, for a source `maxmind:…`."""
+    licence_key: SecretStr | None = None
+    """Your licence key at MaxMind."""
 
     @property
     def source(self) -> str | None:
@@ -41,69 +40,52 @@ class GeoIPSettings(Section):
 class UniqueSettings(Section):
     """Counting unique users."""
 
-    enabled: bool = Field(True, description="Count unique users by torrent and, with a GeoIP database, by location.")
-    mode: Literal["exact", "hashed", "hyperloglog"] = Field(
-        "exact",
-        description="`exact` keeps one key per address and metric for 30 days. `hashed` does the same with a keyed "
-        "hash instead of the address. `hyperloglog` keeps an estimate in a few kilobytes per metric.",
-    )
-    ipv6_prefix: int = Field(
-        64, ge=16, le=128, description="Number of leading bits of an IPv6 address that identify one user."
-    )
+    enabled: bool = True
+    """Count unique users by torrent and, with a GeoIP database, by location."""
+    mode: Literal["exact", "hashed", "hyperloglog"] = "exact"
+    """`exact` keeps one key per address and metric for 30 days. `hashed` does the same with a keyed hash instead of the
+    address. `hyperloglog` keeps an estimate in a few kilobytes per metric."""
+    ipv6_prefix: int = Field(64, ge=16, le=128)
+    """Number of leading bits of an IPv6 address that identify one user."""
 
 
 class ScoringSettings(Section):
     """Scoring torrents."""
 
-    enabled: bool = Field(True, description="Score torrents in this process.")
-    interval_seconds: int = Field(
-        3600, ge=1, le=604_800, description="Each torrent is scored once per interval, as far as capacity allows."
-    )
-    max_peers: Annotated[int | None, Field(ge=1, le=1_000_000_000)] = Field(
-        None, description="The score of a swarm with fewer peers falls. Default: `TRACKER_ANNOUNCE__PEERS_DEFAULT`."
-    )
-    per_second: float = Field(
-        500, gt=0, le=100_000, description="Maximum number of torrents scored per second by this process."
-    )
-    history: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        72,
-        description="Scorings kept per ranked torrent, each with its seeders, leechers and snatches; 0 for none. "
-        "72 take about 2 kB of the store per torrent.",
-    )
-    upstreams: AnnounceUrls = Field(
-        (),
-        description="Other trackers to ask about each torrent, as announce URLs (`http://`, `https://` or `udp://`). "
-        "Their peers count in the scores.",
-    )
-    upstream_max_peers: int = Field(
-        50, ge=1, le=1_000_000_000, description="The same as `max_peers`, for swarms of other trackers."
-    )
-    dht_max_peers: int = Field(
-        50, ge=1, le=1_000_000_000, description="The same as `max_peers`, for peers that the DHT node found."
-    )
-    upstream_peers: bool = Field(
-        False,
-        description="Also ask other trackers for peer addresses, and count them. The announce has the event "
-        "`stopped`, so it does not join the swarm.",
-    )
-    upstream_per_minute: float = Field(
-        60, gt=0, le=60_000, description="Maximum number of requests per minute to one host of another tracker."
-    )
+    enabled: bool = True
+    """Score torrents in this process."""
+    interval_seconds: int = Field(3600, ge=1, le=604_800)
+    """Each torrent is scored once per interval, as far as capacity allows."""
+    max_peers: Annotated[int | None, Field(ge=1, le=1_000_000_000)] = None
+    """The score of a swarm with fewer peers falls. Default: `TRACKER_ANNOUNCE__PEERS_DEFAULT`."""
+    per_second: float = Field(500, gt=0, le=100_000)
+    """Maximum number of torrents scored per second by this process."""
+    history: Annotated[int, Field(ge=0, le=10_000)] = 72
+    """Scorings kept per ranked torrent, each with its seeders, leechers and snatches; 0 for none. 72 take about 2 kB of
+    the store per torrent."""
+    upstreams: AnnounceUrls = ()
+    """Other trackers to ask about each torrent, as announce URLs (`http://`, `https://` or `udp://`). Their peers count
+    in the scores."""
+    upstream_max_peers: int = Field(50, ge=1, le=1_000_000_000)
+    """The same as `max_peers`, for swarms of other trackers."""
+    dht_max_peers: int = Field(50, ge=1, le=1_000_000_000)
+    """The same as `max_peers`, for peers that the DHT node found."""
+    upstream_peers: bool = False
+    """Also ask other trackers for peer addresses, and count them. The announce has the event `stopped`, so it does not
+    join the swarm."""
+    upstream_per_minute: float = Field(60, gt=0, le=60_000)
+    """Maximum number of requests per minute to one host of another tracker."""
 
 
 class JobSettings(Section):
     """The queue of background jobs."""
 
-    concurrency: QueueNumbers = Field(
-        ("process_torrent:4",),
-        description="Jobs of a queue that run at the same time, over all trackers on the store: `queue:number`, 1 to "
-        "256; of other queues one. `tracker jobs limit` sets another number for a queue.",
-    )
-    priority: QueueNumbers = Field(
-        (),
-        description="Priority of new jobs of a queue: `queue:number`, -10 to 10; of other queues 0. `tracker jobs "
-        "limit` sets another for a queue.",
-    )
+    concurrency: QueueNumbers = ("process_torrent:4",)
+    """Jobs of a queue that run at the same time, over all trackers on the store: `queue:number`, 1 to 256; of other
+    queues one. `tracker jobs limit` sets another number for a queue."""
+    priority: QueueNumbers = ()
+    """Priority of new jobs of a queue: `queue:number`, -10 to 10; of other queues 0. `tracker jobs limit` sets another
+    for a queue."""
 
     @field_validator("concurrency", "priority")
     @classmethod
@@ -117,46 +99,39 @@ class JobSettings(Section):
 class ProbeSettings(Section):
     """Connections to peers."""
 
-    enabled: Reloaded[bool] = Field(
-        False,
-        description="Allow connections to peers, to check what they announce: only to routable addresses, from port "
-        "1024, once an hour per endpoint, three times a day per address (IPv6: /64) unless it is a claimant's, two per "
-        "second. While it is off, the tracker connects to no peer. "
-        "Projects of work distribution with `verify` `handshake` or `piece` use it, `TRACKER_DHT__GIVE_PEERS`, and "
-        "`connectable`.",
-    )
-    connectable: bool = Field(
-        False,
-        description="Check once a day which peers accept connections, and show it in the API, on the dashboard and by "
-        "user. It needs `enabled`. Peers are given to other peers whatever the result.",
-    )
+    enabled: Reloaded[bool] = False
+    """Allow connections to peers, to check what they announce: only to routable addresses, from port 1024, once an hour
+    per endpoint, three times a day per address (IPv6: /64) unless it is a claimant's, two per second. While it is off,
+    the tracker connects to no peer. Projects of work distribution with `verify` `handshake` or `piece` use it,
+    `TRACKER_DHT__GIVE_PEERS`, and `connectable`."""
+    connectable: bool = False
+    """Check once a day which peers accept connections, and show it in the API, on the dashboard and by user. It needs
+    `enabled`. Peers are given to other peers whatever the result."""
 
 
 class StatHatSettings(Section):
     """Statistics sent to StatHat."""
 
-    ezkey: SecretStr | None = Field(None, description="The EZ key of the StatHat account. Without it nothing is sent.")
-    url: WebAddress = Field(
-        "https://api.stathat.com", description="Base URL of the EZ API, for compatible servers; `/ez` is appended."
-    )
-    prefix: str = Field(
-        "", max_length=60, pattern=r"^[^~\x00-\x1f\x7f]*$", description="Prefix of every statistic's name."
-    )
-    places: bool = Field(True, description="Also send unique users by city and postcode, not only by country.")
-    per_torrent: bool = Field(False, description="Also send unique users by torrent.")
+    ezkey: SecretStr | None = None
+    """The EZ key of the StatHat account. Without it nothing is sent."""
+    url: WebAddress = "https://api.stathat.com"
+    """Base URL of the EZ API, for compatible servers; `/ez` is appended."""
+    prefix: str = Field("", max_length=60, pattern=r"^[^~\x00-\x1f\x7f]*$")
+    """Prefix of every statistic's name."""
+    places: bool = True
+    """Also send unique users by city and postcode, not only by country."""
+    per_torrent: bool = False
+    """Also send unique users by torrent."""
 
 
 class StatsDSettings(Section):
     """The same statistics sent to a StatsD server, instead of StatHat."""
 
-    address: UdpAddress | None = Field(
-        None,
-        description="UDP address of the server, `host:port` or `[ipv6]:port`. Without it nothing is sent. "
-        "Not together with `TRACKER_STATHAT__EZKEY`.",
-    )
-    prefix: str = Field(
-        "tracker.", max_length=60, pattern=r"^[A-Za-z0-9_.\-]*$", description="Prefix of every metric's name."
-    )
+    address: UdpAddress | None = None
+    """UDP address of the server, `host:port` or `[ipv6]:port`. Without it nothing is sent. Not together with
+    `TRACKER_STATHAT__EZKEY`."""
+    prefix: str = Field("tracker.", max_length=60, pattern=r"^[A-Za-z0-9_.\-]*$")
+    """Prefix of every metric's name."""
 
     @property
     def endpoint(self) -> tuple[str, int] | None:

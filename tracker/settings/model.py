@@ -1,8 +1,8 @@
 """All settings: the sections together, and the names of their fields.
 
 ``TRACKER_REDIS__URL`` is field ``url`` of section ``redis``; sources.py reads them, reference.py prints
-docs/settings.md. Each part of the tracker receives its own section. A new setting needs only a field in its section
-and, unless the whole section is in one group, a place in the groups of reference.py.
+docs/settings.md. Each part of the tracker receives its own section. A new setting needs only a field in its section,
+with a text after it, and, unless the whole section is in one group, a place in the groups of reference.py.
 """
 
 from collections.abc import Mapping, Sequence

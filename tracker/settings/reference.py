@@ -1,9 +1,13 @@
 """The settings as text: name, current value, default, description; secrets masked."""
 
+import ast
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import SecretStr
@@ -151,19 +155,33 @@ class Described:
 
 def describe(settings: Settings) -> list[Described]:
     """Every setting in the order of the sections, with its current value."""
-    return list(_rows(settings))
+    return [
+        Described(name, value, _text(field.default), sentences()[key], _allowed(field), is_reloaded(*key))
+        for (name, value), (key, field) in zip(values(settings).items(), FIELDS.items(), strict=True)
+    ]
 
 
-def _rows(settings: Settings) -> Iterator[Described]:
-    for (section, name), field in FIELDS.items():
-        yield Described(
-            name=variable(section, name),
-            value=_text(getattr(getattr(settings, section), name), is_url=name in _URLS),
-            default=_text(field.default),
-            sentence=field.description or "",
-            allowed=_allowed(field),
-            reloaded=is_reloaded(section, name),
-        )
+def values(settings: Settings) -> dict[str, str]:
+    """Every setting as the value of a variable, by its name."""
+    return {
+        variable(section, name): _text(getattr(getattr(settings, section), name), is_url=name in _URLS)
+        for section, name in FIELDS
+    }
+
+
+@cache
+def sentences() -> dict[tuple[str, str], str]:
+    """What each setting does: the text after its field in the source, which only this reads."""
+    found: dict[tuple[str, str], str] = {}
+    section_of = {type(part.default).__name__: section for section, part in Settings.model_fields.items()}
+    for path in Path(__file__).parent.glob("*.py"):
+        for part in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(part, ast.ClassDef) and part.name in section_of:
+                for pair in pairwise(part.body):
+                    match pair:
+                        case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                            found[section_of[part.name], name] = " ".join(text.split())
+    return found
 
 
 def mask_url(url: str) -> str:

@@ -34,48 +34,34 @@ Key = Annotated[SecretStr, AfterValidator(_key)]
 class SiteSettings(Section):
     """The calls that a site's own code makes, as UNIT3D and Gazelle send them, and the site's database."""
 
-    listen: tuple[ListenAddress, ...] = Field(
-        (),
-        description="Addresses where the site's calls are answered, written like `TRACKER_HTTP__LISTEN`. Empty: off. "
-        "The port speaks plain HTTP: use a loopback address or a unix socket.",
-    )
-    name: str = Field("site", pattern=r"^[-_.0-9A-Za-z]{1,64}$", description="The site's name in the audit log.")
-    key: Key | None = Field(
-        None,
-        description="The key of its calls, at least 32 letters, digits, `_` or `-`: UNIT3D's `TRACKER_KEY`, Gazelle's "
-        "`TRACKER_SECRET`.",
-    )
-    report_key: Key | None = Field(
-        None, description="The key of Gazelle's reports, written like `key`: `TRACKER_REPORTKEY`. Unset: no reports."
-    )
-    allowed: tuple[Network, ...] = Field(
-        (ip_network("127.0.0.0/8"), ip_network("::1/128")),
-        description="Networks from which these calls are accepted. A unix socket is always one of them.",
-    )
-    database: SecretStr | None = Field(
-        None,
-        description="The site's own database, whose tables the tracker keeps ([sync.md](sync.md)): "
-        "`mysql://user:password@host/database`, also for MariaDB, or `postgresql://…`. A unix socket: "
-        "`mysql://user:password@localhost/database?unix_socket=/path`. Needs `TRACKER_CHANGES__MAX_ENTRIES` and "
-        "`TRACKER_CHANGES__UPDATES_SECONDS`. "
-        "Unset: off.",
-    )
-    mapping: Annotated[str, Field(min_length=1)] = Field(
-        "unit3d",
-        description="Which tables and columns it has: `unit3d`, `gazelle`, `nexusphp`, or the path of a mapping file.",
-    )
-    time_zone: Annotated[str, AfterValidator(_zone)] = Field(
-        "UTC",
-        description="Time zone of dates without one in the site's tables (MySQL's `DATETIME`), such as "
-        "`Asia/Shanghai`: NexusPHP's `TIMEZONE`. UNIT3D and Gazelle write UTC.",
-    )
-    sync_in_tracker: bool = Field(
-        True, description="Sync in the tracker's own process. false: only `tracker sync run` does."
-    )
-    sync_seconds: float = Field(3.0, ge=0.5, le=60, description="How often what has changed is written (s).")
-    full_pass_hour: int = Field(
-        4, ge=0, le=23, description="From which hour on all rows are compared and repaired each day (UTC)."
-    )
+    listen: tuple[ListenAddress, ...] = ()
+    """Addresses where the site's calls are answered, written like `TRACKER_HTTP__LISTEN`. Empty: off. The port speaks
+    plain HTTP: use a loopback address or a unix socket."""
+    name: str = Field("site", pattern=r"^[-_.0-9A-Za-z]{1,64}$")
+    """The site's name in the audit log."""
+    key: Key | None = None
+    """The key of its calls, at least 32 letters, digits, `_` or `-`: UNIT3D's `TRACKER_KEY`, Gazelle's
+    `TRACKER_SECRET`."""
+    report_key: Key | None = None
+    """The key of Gazelle's reports, written like `key`: `TRACKER_REPORTKEY`. Unset: no reports."""
+    allowed: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+    """Networks from which these calls are accepted. A unix socket is always one of them."""
+    database: SecretStr | None = None
+    """The site's own database, whose tables the tracker keeps ([sync.md](sync.md)):
+    `mysql://user:password@host/database`, also for MariaDB, or `postgresql://…`. A unix socket:
+    `mysql://user:password@localhost/database?unix_socket=/path`. Needs `TRACKER_CHANGES__MAX_ENTRIES` and
+    `TRACKER_CHANGES__UPDATES_SECONDS`. Unset: off."""
+    mapping: Annotated[str, Field(min_length=1)] = "unit3d"
+    """Which tables and columns it has: `unit3d`, `gazelle`, `nexusphp`, or the path of a mapping file."""
+    time_zone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    """Time zone of dates without one in the site's tables (MySQL's `DATETIME`), such as `Asia/Shanghai`: NexusPHP's
+    `TIMEZONE`. UNIT3D and Gazelle write UTC."""
+    sync_in_tracker: bool = True
+    """Sync in the tracker's own process. false: only `tracker sync run` does."""
+    sync_seconds: float = Field(3.0, ge=0.5, le=60)
+    """How often what has changed is written (s)."""
+    full_pass_hour: int = Field(4, ge=0, le=23)
+    """From which hour on all rows are compared and repaired each day (UTC)."""
 
 
 MAX_WEBHOOKS = 8
@@ -104,27 +90,19 @@ WebhookUrls = Annotated[tuple[SecretStr, ...], AfterValidator(_webhook_urls)]
 class ChangeSettings(Section):
     """The change feed, and the webhooks that send it."""
 
-    max_entries: Reloaded[Annotated[int, Field(ge=0, le=10_000_000)]] = Field(
-        0,
-        description="About how many changes the feed keeps, the newest: who joined and left swarms, completions, "
-        "hit-and-runs. A change takes about 200 bytes of the store. 0: no changes are recorded.",
-    )
-    updates_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
-        0,
-        description="How often the feed tells that a peer has announced: `updated`, at most once in so many seconds "
-        "for each peer, with its values then. 0: it does not tell.",
-    )
-    webhook_urls: Annotated[WebhookUrls, Field(max_length=MAX_WEBHOOKS)] = Field(
-        (),
-        description="Where each change is posted, in signed batches: `http://` or `https://` URLs. Needs `max_entries` "
-        "and a secret for each URL.",
-    )
-    webhook_secret: SecretStr | None = Field(
-        None, description=f"The key of the signatures for the first URL, at least {MIN_SECRET_LENGTH} characters."
-    )
-    webhook_secrets: Annotated[tuple[SecretStr, ...], Field(max_length=MAX_WEBHOOKS - 1)] = Field(
-        (), description="The keys of the signatures for the other URLs, in their order. No two URLs have the same."
-    )
+    max_entries: Reloaded[Annotated[int, Field(ge=0, le=10_000_000)]] = 0
+    """About how many changes the feed keeps, the newest: who joined and left swarms, completions, hit-and-runs. A
+    change takes about 200 bytes of the store. 0: no changes are recorded."""
+    updates_seconds: Annotated[int, Field(ge=0, le=3600)] = 0
+    """How often the feed tells that a peer has announced: `updated`, at most once in so many seconds for each peer,
+    with its values then. 0: it does not tell."""
+    webhook_urls: Annotated[WebhookUrls, Field(max_length=MAX_WEBHOOKS)] = ()
+    """Where each change is posted, in signed batches: `http://` or `https://` URLs. Needs `max_entries` and a secret
+    for each URL."""
+    webhook_secret: SecretStr | None = None
+    """The key of the signatures for the first URL, at least 16 characters."""
+    webhook_secrets: Annotated[tuple[SecretStr, ...], Field(max_length=MAX_WEBHOOKS - 1)] = ()
+    """The keys of the signatures for the other URLs, in their order. No two URLs have the same."""
 
     @property
     def receivers(self) -> dict[str, str]:
@@ -174,23 +152,15 @@ TorrentUrl = Annotated[str, AfterValidator(_torrent_url)]
 class WorkSettings(Section):
     """Work distribution: the listener for claimants, who ask for torrents to seed or for other items."""
 
-    listen: tuple[ListenAddress, ...] = Field(
-        (),
-        description="Addresses where claimants ask for work, written like `TRACKER_HTTP__LISTEN`. Empty: off. The port "
-        "speaks plain HTTP: put a proxy with TLS in front of it if claimants send passkeys over the internet.",
-    )
-    default: Annotated[str, Field(pattern=r"^[-_0-9A-Za-z]{0,30}$")] = Field(
-        "",
-        description="The project that also answers paths without a project's name, such as `/request` and `/done`, for "
-        "clients of ArchiveTeam's universal-tracker. Empty: none.",
-    )
-    legacy_status: bool = Field(
-        False,
-        description="Answer claims above the project's rate with status 420 instead of 429, as clients of "
-        "ArchiveTeam's universal-tracker expect.",
-    )
-    torrent_url: TorrentUrl = Field(
-        "",
-        description="Where claimants download a .torrent file: a URL in which `{info_hash}` stands for its 40 hex "
-        "digits. Empty: they get a magnet link only.",
-    )
+    listen: tuple[ListenAddress, ...] = ()
+    """Addresses where claimants ask for work, written like `TRACKER_HTTP__LISTEN`. Empty: off. The port speaks plain
+    HTTP: put a proxy with TLS in front of it if claimants send passkeys over the internet."""
+    default: Annotated[str, Field(pattern=r"^[-_0-9A-Za-z]{0,30}$")] = ""
+    """The project that also answers paths without a project's name, such as `/request` and `/done`, for clients of
+    ArchiveTeam's universal-tracker. Empty: none."""
+    legacy_status: bool = False
+    """Answer claims above the project's rate with status 420 instead of 429, as clients of ArchiveTeam's
+    universal-tracker expect."""
+    torrent_url: TorrentUrl = ""
+    """Where claimants download a .torrent file: a URL in which `{info_hash}` stands for its 40 hex digits. Empty: they
+    get a magnet link only."""

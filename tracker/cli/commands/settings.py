@@ -18,9 +18,8 @@ def show_settings(
     if markdown:
         typer.echo(reference.as_markdown(), nl=False)
         return
-    settings = load(config_file())
-    for row in reference.describe(settings):
+    for name, value in reference.values(load(config_file())).items():
         if as_json:
-            say_json({"name": row.name, "value": row.value})
+            say_json({"name": name, "value": value})
         else:
-            say(f"{row.name}={row.value}")
+            say(f"{name}={value}")
