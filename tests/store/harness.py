@@ -13,6 +13,7 @@ from tests.waiting import in_background
 from tracker.bittorrent import Address, Endpoint, InfoHash, PeerId
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.scripts import Scripts
+from tracker.store.maintenance.maintenance import Maintenance
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.client_software import MIN_ADDRESSES, ClientEvent, ClientSoftware
@@ -66,6 +67,10 @@ class Store(RealStore):
         if self._redis is None or self._redis.connection_pool is not pool:  # making one takes its time
             self._redis = redis_of(self.connection)
         return self._redis
+
+    @property
+    def maintenance(self) -> Maintenance:
+        return Maintenance(self)
 
     async def announce(self, update: PeerUpdate) -> Admitted:
         reply = await self.swarms.announce(update)

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from tracker.store.dht.nodes import DhtNodes
     from tracker.store.dht.torrents import DhtTorrents
     from tracker.store.jobs.jobs import Jobs
-    from tracker.store.maintenance.maintenance import Maintenance
     from tracker.store.users.site_rows import SiteRows
     from tracker.store.work.work import Work
 
@@ -105,7 +104,7 @@ class Store(UserParts):
         self.connection = connection
         self._prefix = prefix
         self._options = options
-        self._clock = clock
+        self.clock = clock
         self.shards = shards = Shards.under(connection, prefix, options.shards)
         self.scripts, self.keys = shards.main.scripts, shards.main.keys
         self.rules = rules = LiveRules(options.rules.of_shard(len(shards)))
@@ -151,19 +150,19 @@ class Store(UserParts):
     def site_rows(self) -> "SiteRows":
         from tracker.store.users.site_rows import SiteRows  # noqa: PLC0415
 
-        return SiteRows(self.shards, self.users, self.user_sums, self.groups, self.connect_checks, self._clock)
+        return SiteRows(self.shards, self.users, self.user_sums, self.groups, self.connect_checks, self.clock)
 
     @cached_property
     def webhooks(self) -> "Webhooks":
         from tracker.store.changes.webhooks import Webhooks  # noqa: PLC0415
 
-        return Webhooks(self.shards.main, self._clock, self.changes)
+        return Webhooks(self.shards.main, self.clock, self.changes)
 
     @cached_property
     def tokens(self) -> "Tokens":
         from tracker.store.access.tokens import Tokens  # noqa: PLC0415
 
-        return Tokens(self.shards, self._clock)
+        return Tokens(self.shards, self.clock)
 
     @cached_property
     def audit(self) -> "Audit":
@@ -178,13 +177,13 @@ class Store(UserParts):
 
         limits, counters = JobLimits(priorities=self._options.priorities), self.counters
         count, observe = counters.count, counters.observe
-        return Jobs(self.shards.main, self._clock, limits, count=count, observe=observe)
+        return Jobs(self.shards.main, self.clock, limits, count=count, observe=observe)
 
     @cached_property
     def work(self) -> "Work":
         from tracker.store.work.work import Work  # noqa: PLC0415
 
-        return Work(self.shards, self.rules, self._clock)
+        return Work(self.shards, self.rules, self.clock)
 
     @cached_property
     def dht_nodes(self) -> "DhtNodes":
@@ -197,18 +196,6 @@ class Store(UserParts):
         from tracker.store.dht.torrents import DhtTorrents  # noqa: PLC0415
 
         return DhtTorrents(self.shards)
-
-    @cached_property
-    def maintenance(self) -> "Maintenance":
-        from tracker.store.maintenance.maintenance import Maintenance  # noqa: PLC0415
-
-        return Maintenance(
-            self.shards,
-            self._clock,
-            adoption=self.adoption,
-            reindex_hit_and_runs=self.users.reindex_hit_and_runs,
-            flush_unique_users=self.unique_users.flush,
-        )
 
     def use_rules(self, rules: SwarmRules) -> None:
         self.rules.current = rules.of_shard(len(self.shards))
@@ -229,7 +216,7 @@ class Store(UserParts):
         try:
             await restore_main(self.shards)
             await check_number(self.connection, self._prefix, len(self.shards))
-            return await upgrade(self.shards, self._clock)
+            return await upgrade(self.shards, self.clock)
         except StoreUnavailable as error:
             await self._made_without_main(error)
             return ""

@@ -22,14 +22,7 @@ async def cleanup(store: Store, *, dry_run: bool = True) -> dict[str, Finding]:
 
 def in_pages(store: Store, page: int) -> Maintenance:
     """The maintenance of a store, with so many keys in one SCAN."""
-    return Maintenance(
-        store.shards,
-        store.clock,
-        adoption=store.adoption,
-        reindex_hit_and_runs=store.users.reindex_hit_and_runs,
-        flush_unique_users=store.unique_users.flush,
-        page=page,
-    )
+    return Maintenance(store, page)
 
 
 async def reindex(store: Store) -> dict[str, int]:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.store.harness import Clock, Store, running
-from tracker.store.resharding.counts import Counts
 from tracker.store.resharding.parts import PAGE, Parts
-from tracker.store.resharding.reshard import Reshard
+from tracker.store.resharding.reshard import Counts, Reshard
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 

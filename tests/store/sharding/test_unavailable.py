@@ -30,6 +30,7 @@ from tracker.settings.site import ChangeSettings
 from tracker.settings.store import RedisSettings
 from tracker.settings.users import UserSettings
 from tracker.store.changes.changes import FIRST
+from tracker.store.maintenance.maintenance import Maintenance
 from tracker.store.schema.keys import main_prefix_of, shard_prefixes
 from tracker.store.sharding.unavailable import MAIN, named, noting_unavailable_shards
 from tracker.store.stats.metric_names import PlaceNames
@@ -412,7 +413,7 @@ async def test_background_work_passes_over_unavailable_shards(group: Cluster) ->
         assert [number for number, reaper in enumerate(reapers) if not reaper.swept_at] == unavailable
         await leases.round()
         assert leases.held == list(range(SHARDS))
-        assert await store.maintenance.cleanup() is not None
+        assert await Maintenance(store).cleanup() is not None
         assert readiness.problems() == []
         assert store.shards.notices() == [f"unavailable: {named(unavailable)} (the node does not answer)"]
         assert ready_text(store.shards.notices()) == f"degraded\n{store.shards.notices()[0]}\n"

@@ -13,6 +13,7 @@ from tracker.errors import ClientError
 from tracker.runtime.store import build_store
 from tracker.settings.model import Settings
 from tracker.store.client.connection import Connection
+from tracker.store.maintenance.maintenance import Maintenance
 from tracker.store.store import Store
 from tracker.valkey.backup import copy_store, restore_store
 
@@ -71,7 +72,7 @@ def restore(
         store = build_store(connection, settings)
         counted["sessions_ended"] = await store.tokens.end_all_sessions()
         await change_of(store, "restore").record()
-        counted["keys"] = await store.maintenance.key_count()
+        counted["keys"] = await Maintenance(store).key_count()
 
     before = asyncio.run(restore_store(source, directory, prepare, replace=replace))
     describe({"directory": str(directory), **counted, "before": str(before) if before else None}, as_json=as_json)

@@ -11,7 +11,7 @@ from tracker.cli.terminal import say, say_json
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.operations.torrents import stale_files
-from tracker.store.maintenance.maintenance import Finding
+from tracker.store.maintenance.maintenance import Finding, Maintenance
 from tracker.store.store import Store
 
 
@@ -33,8 +33,8 @@ def cleanup(
 
     async def work(store: Store, change: Change | None = None) -> None:
         with progress("keys checked") as shown:
-            found = await store.maintenance.cleanup(dry_run=not delete, progress=shown.reach)
-        found += await store.maintenance.cleanup_libraries(dry_run=not delete)
+            found = await Maintenance(store).cleanup(dry_run=not delete, progress=shown.reach)
+        found += await Maintenance(store).cleanup_libraries(dry_run=not delete)
         stale = [each.hex() async for each in stale_files(store.torrents, files, delete=delete)]
         if stale:
             changed = len(stale) if delete else 0
@@ -55,7 +55,7 @@ def cleanup(
 async def reindex(store: Store, change: Change, as_json: AsJson = False) -> None:
     """Rebuild the lists of torrents, denials, users and clients: for data written by a site."""
     with progress("keys checked") as shown:
-        found = await store.maintenance.reindex(progress=shown.reach)
+        found = await Maintenance(store).reindex(progress=shown.reach)
         users = await store.user_listing.rank(all_users=True)
         torrents = await store.torrent_listing.rank(all_of_them=True)
     change.count(repaired=sum(each.changed for each in found))
@@ -84,11 +84,11 @@ def wipe_stats(
 
     async def work(store: Store, change: Change) -> None:
         if repairs:
-            change.count(repairs=await store.maintenance.reset_repairs())
+            change.count(repairs=await Maintenance(store).reset_repairs())
             return
         total = 0
         with progress("deleted") as shown:
-            async for total in store.maintenance.wipe_statistics(uniques=uniques):
+            async for total in Maintenance(store).wipe_statistics(uniques=uniques):
                 shown.reach(total)
         change.note(unique_users=uniques)
         change.count(deleted=total)

@@ -15,9 +15,8 @@ from tracker.errors import ClientError, plain
 
 if TYPE_CHECKING:
     from tracker.settings.model import Settings
-    from tracker.store.resharding.counts import Counts
     from tracker.store.resharding.parts import Parts
-    from tracker.store.resharding.reshard import Reshard
+    from tracker.store.resharding.reshard import Counts, Reshard
 
 _TIMEOUT_SECONDS = 60.0
 """A large key takes a server longer than an announce."""

@@ -7,7 +7,6 @@ database 0. Errors do not show the invalid part: it may be a piece of a password
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from tracker.errors import StartupError
@@ -46,13 +45,13 @@ def parse_url(url: str) -> SentinelUrl | None:
     try:
         parts = _split(url)
     except ValueError:
-        _refuse()
+        raise bad_url() from None
     if not url.lower().startswith(f"{parts.scheme}://"):
-        _refuse()
+        raise bad_url()
     if parts.scheme not in (*_SERVERS, *_SENTINELS):
-        _refuse()
+        raise bad_url()
     if not _QUERY.fullmatch(parts.query) or parts.fragment:
-        _refuse("only ?db=<number> may follow the rest, and ? # in a password are written %3F %23")
+        raise bad_url("only ?db=<number> may follow the rest, and ? # in a password are written %3F %23")
     if parts.scheme in _SENTINELS:
         return _sentinel_url(parts)
     _check_server_url(parts)
@@ -85,16 +84,16 @@ def _check_server_url(parts: SplitResult) -> None:
         nodes = [urlsplit(each) for each in node_urls(parts.geturl())]
         hosts = [(each.hostname, each.port)[0] for each in nodes]  # a port that is none raises
     except ValueError:
-        _refuse()
+        raise bad_url() from None
     if len(hosts) > 1 and not all(hosts):
-        _refuse("the nodes of a cluster are written redis://user:password@host:6379,host:6379")
+        raise bad_url("the nodes of a cluster are written redis://user:password@host:6379,host:6379")
     if parts.scheme == "unix":
         if any(hosts) or parts.path in ("", "/"):
-            _refuse("a socket is written unix:///path/to/socket?db=<number>")
+            raise bad_url("a socket is written unix:///path/to/socket?db=<number>")
     elif not _DATABASE.fullmatch(parts.path):
-        _refuse("its path is the number of a database, and / in a password is written %2F")
+        raise bad_url("its path is the number of a database, and / in a password is written %2F")
     elif parts.path.strip("/") and parts.query:
-        _refuse("it names a database twice")
+        raise bad_url("it names a database twice")
 
 
 def _sentinel_url(parts: SplitResult) -> SentinelUrl:
@@ -103,12 +102,12 @@ def _sentinel_url(parts: SplitResult) -> SentinelUrl:
     found = [_HOST.fullmatch(host) for host in hosts.split(",")]
     path, query = _SENTINEL_PATH.fullmatch(parts.path), _QUERY.fullmatch(parts.query)
     if path is None or query is None:
-        _refuse(_SENTINEL_SHOWN)
+        raise bad_url(_SENTINEL_SHOWN)
     if path[2] and query[1]:
-        _refuse("it names a database twice")
+        raise bad_url("it names a database twice")
     sentinels = tuple((each[1] or each[2], int(each[3] or SENTINEL_PORT)) for each in found if each)
     if len(sentinels) < len(found) or any(not 0 < port < 65536 for _, port in sentinels):
-        _refuse(_SENTINEL_SHOWN)
+        raise bad_url(_SENTINEL_SHOWN)
     return SentinelUrl(
         sentinels,
         path[1],
@@ -117,10 +116,6 @@ def _sentinel_url(parts: SplitResult) -> SentinelUrl:
         unquote(password) if colon else None,
         parts.scheme.startswith("rediss"),
     )
-
-
-def _refuse(reason: str = _SCHEMES_SHOWN) -> NoReturn:
-    raise bad_url(reason) from None
 
 
 def url_at(url: str, address: Address) -> str:

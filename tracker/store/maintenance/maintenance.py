@@ -6,7 +6,7 @@ that deletes a key checks it again.
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 from redis.exceptions import ResponseError
 
@@ -15,10 +15,11 @@ from tracker.store.client.scripts import LIBRARIES, announce_library
 from tracker.store.schema.keys import pattern_of
 from tracker.store.schema.table import KEYS, row_of
 from tracker.store.schema.table.cleanup import CHECKS, DENIAL, FIRST, OF_TORRENTS, STATE, STATISTICS, Check
-from tracker.store.sharding.shards import Shard, Shards, in_parts, scan
+from tracker.store.sharding.shards import Shard, in_parts, scan
 from tracker.store.sharding.unavailable import note_unavailable_shards
+from tracker.store.store import Store
 from tracker.store.torrents.name_index import Unlisted, list_torrents, unlisted
-from tracker.store.users.adoption import START, Adoption
+from tracker.store.users.adoption import START
 
 PAGE = 500
 BATCH = 100
@@ -63,28 +64,21 @@ class _Findings(dict[str, Finding]):
 
 @dataclass(eq=False)
 class Maintenance:
-    """The maintenance of the main prefix and all shards. ``clock`` gives epoch seconds; ``adoption`` lists users and
-    clients that a site wrote; ``reindex_hit_and_runs`` and ``flush_unique_users`` belong to the users and the unique
-    users. ``page``: keys in one SCAN.
+    """The maintenance of the main prefix and all shards. ``page``: keys in one SCAN.
 
     Other shards that are unavailable are passed over, but statistics are wiped in all of them or not to the end.
     """
 
-    shards: Shards
-    clock: Callable[[], float]
-    _: KW_ONLY
-    adoption: Adoption
-    reindex_hit_and_runs: Callable[[], Awaitable[int]]
-    flush_unique_users: Callable[[], AsyncIterator[int]]
+    store: Store
     page: int = PAGE
 
     async def _in_all(self, call: Callable[[Shard], Awaitable[object]]) -> None:
         """Calls it for each prefix, one after the other."""
-        for shard in self.shards.all:
+        for shard in self.store.shards.all:
             try:
                 await call(shard)
             except StoreUnavailable:
-                if shard is self.shards.main:
+                if shard is self.store.shards.main:
                     raise
                 note_unavailable_shards([shard.number])
 
@@ -114,13 +108,13 @@ class Maintenance:
         """Finds libraries of functions that other versions loaded, and deletes them unless ``dry_run``. A tracker that
         still uses one loads it again."""
         try:
-            rows = await self.shards.main.connection.command("FUNCTION", "LIST", "LIBRARYNAME", f"{LIBRARIES}*")
+            rows = await self.store.shards.main.connection.command("FUNCTION", "LIST", "LIBRARYNAME", f"{LIBRARIES}*")
         except ResponseError:  # the server allows no functions
             return []
         findings, names = _Findings(), [row[1] for row in rows]
         others = [name for name in names if name.decode() != announce_library().name]
         for name in () if dry_run else others:
-            await self.shards.main.connection.command("FUNCTION", "DELETE", name)
+            await self.store.shards.main.connection.command("FUNCTION", "DELETE", name)
         findings.add(OTHER_LIBRARIES, others, changed=not dry_run)
         return findings.by_count()
 
@@ -128,7 +122,7 @@ class Maintenance:
         """Deletes counters, distributions, histories, global totals and client statistics, with ``uniques`` unique
         users too. Yields how many keys so far. Torrents, users, swarms and scores stay."""
         removed = 0
-        for shard in self.shards.all:
+        for shard in self.store.shards.all:
             removed += await _unlink(shard, list(FIRST))
             async for page in self._pages(shard):
                 # Counters that count meanwhile are in FIRST again and have to stay there.
@@ -138,12 +132,14 @@ class Maintenance:
                 )
                 yield removed
         if uniques:
-            async for flushed in self.flush_unique_users():
+            async for flushed in self.store.unique_users.flush():
                 yield removed + flushed
 
     async def reset_repairs(self) -> int:
         """Resets the counter of repairs by the sweep. Returns what it was."""
-        counts = [await shard.connection.command("GETDEL", shard.keys.stat("repairs")) for shard in self.shards.all]
+        counts = [
+            await shard.connection.command("GETDEL", shard.keys.stat("repairs")) for shard in self.store.shards.all
+        ]
         return sum(int(count or 0) for count in counts)
 
     async def reindex(self, progress: Progress = lambda _: None) -> list[Finding]:
@@ -161,12 +157,12 @@ class Maintenance:
 
         await self._in_all(reindex_in)
         await self._adopt(findings)
-        await self.reindex_hit_and_runs()
+        await self.store.users.reindex_hit_and_runs()
         return findings.by_count()
 
     async def key_count(self) -> int:
         """How many keys the main database holds, whatever their prefix."""
-        return int(await self.shards.main.connection.command("DBSIZE"))
+        return int(await self.store.connection.command("DBSIZE"))
 
     async def _pages(self, shard: Shard, progress: Progress = lambda _: None) -> AsyncIterator[dict[str, list[bytes]]]:
         """All keys without the prefix by the pattern of their row, unknown ones under ``""``. A key may come twice;
@@ -185,7 +181,7 @@ class Maintenance:
             yield page
 
     async def _list_torrents(self, shard: Shard, info_hashes: Sequence[str], findings: _Findings) -> None:
-        now = int(self.clock())
+        now = int(self.store.clock())
         bound, found, _ = await shard.scripts.reindex([now, *info_hashes])
         rows = unlisted(found)
         await list_torrents(shard.scripts, now, rows)
@@ -196,13 +192,13 @@ class Maintenance:
         listed = await shard.connection.command("ZMSCORE", shard.keys.denied(), *info_hashes)
         missing = [ih for ih, score in zip(info_hashes, listed, strict=True) if score is None]
         rows = [Unlisted(info_hash, "", b"", b"", True) for info_hash in missing]
-        await list_torrents(shard.scripts, int(self.clock()), rows)
+        await list_torrents(shard.scripts, int(self.store.clock()), rows)
         findings.add("denials that were not listed", [ih.encode() for ih in missing], changed=True)
 
     async def _adopt(self, findings: _Findings) -> None:
         cursor = START
         while True:
-            step = await self.adoption.step(cursor)
+            step = await self.store.adoption.step(cursor)
             findings.add("users that were not listed", [user.encode() for user in step.users], changed=True)
             findings.add("clients that were not listed", step.clients, changed=True)
             findings.add("users who were not listed by name", [user.encode() for user in step.names], changed=True)

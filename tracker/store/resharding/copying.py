@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument, flattened
-from tracker.store.resharding.feed import position_after
+from tracker.store.resharding.joined import position_after
 from tracker.store.resharding.parts import Command, Found, Parts
 from tracker.store.schema.lenient_numbers import MAX_INTEGER
 from tracker.store.schema.table.places import (

@@ -17,7 +17,7 @@ from tracker.errors import ClientError
 from tracker.store.resharding.parts import Command, Found, Parts, check_idle
 from tracker.store.schema.keys import MAX_SHARDS
 from tracker.store.schema.table.places import NAMED_BY, TORRENT_ID, TORRENT_IDS_IN
-from tracker.store.sharding.shards import in_parts
+from tracker.store.sharding.shards import in_parts, scan
 
 TEMPORARY = 10**14
 """Above all ids that a site may give."""
@@ -160,14 +160,10 @@ class Renumber:
                 if (new := new_id(entry[head:])) is not None:
                     await self._send((each.part, ("LSET", each.key, place, entry[:head] + new)))
             return
-        add, remove, scan = ("ZADD", "ZREM", "ZSCAN") if each.row.type == "ZSET" else ("SADD", "SREM", "SSCAN")
-        cursor = -1
-        while cursor:
-            how = (scan, each.key, max(cursor, 0), "COUNT", _ENTRIES)
-            ((after, flat),) = await self._send((each.part, how))
-            cursor = int(after)
+        add, remove, scan_command = ("ZADD", "ZREM", "ZSCAN") if each.row.type == "ZSET" else ("SADD", "SREM", "SSCAN")
+        async for flat in scan(each.part.connection, (scan_command, each.key), "COUNT", _ENTRIES):
             writes: list[Command] = []
-            entries = zip(flat[::2], flat[1::2], strict=True) if scan == "ZSCAN" else ((one,) for one in flat)
+            entries = zip(flat[::2], flat[1::2], strict=True) if scan_command == "ZSCAN" else ((one,) for one in flat)
             for entry, *score in entries:
                 before, colon, own = entry.rpartition(b":")
                 if (new := new_id(own)) is not None:

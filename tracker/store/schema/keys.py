@@ -63,36 +63,21 @@ def pattern_of(prefix: str) -> str:
 
 def _key(name: str) -> Callable[["Keys"], str]:
     """Builds the one key of this name."""
-
-    def build(self: "Keys") -> str:
-        return self.prefix + name
-
-    return build
+    return lambda self: self.prefix + name
 
 
 def _key_of(head: str, tail: str = "") -> Callable[["Keys", int | str], str]:
     """Builds the key of one user, job or the like: its id or name stands between ``head`` and ``tail``."""
-
-    def build(self: "Keys", of: int | str) -> str:
-        return f"{self.prefix}{head}{of}{tail}"
-
-    return build
+    return lambda self, of: f"{self.prefix}{head}{of}{tail}"
 
 
 def _key_of_torrent(head: str) -> Callable[["Keys", InfoHash], str]:
-    def build(self: "Keys", info_hash: InfoHash) -> str:
-        return f"{self.prefix}{head}{info_hash.hex()}"
-
-    return build
+    return lambda self, info_hash: f"{self.prefix}{head}{info_hash.hex()}"
 
 
 def _key_of_two(head: str, between: str) -> Callable[["Keys", int | str, int | str], str]:
     """Builds the key of what has two names, such as a torrent of a user."""
-
-    def build(self: "Keys", first: int | str, second: int | str) -> str:
-        return f"{self.prefix}{head}{first}{between}{second}"
-
-    return build
+    return lambda self, first, second: f"{self.prefix}{head}{first}{between}{second}"
 
 
 class Keys:

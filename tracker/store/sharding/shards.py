@@ -215,8 +215,7 @@ class Shards:
     ) -> dict[Shard, Any]:
         """The replies of one command to each shard, or to each of ``shards``; raises as ``gather`` does."""
         asked = self._shards if shards is None else shards
-        outcomes = await self._outcomes([(shard, command(shard)) for shard in asked])
-        return self._answered(asked, _without_errors(outcomes))
+        return self._answered(asked, await self._outcomes([(shard, command(shard)) for shard in asked]))
 
     async def several(self, commands: Callable[[Shard], Sequence[tuple[Argument, ...]]]) -> dict[Shard, list[Any]]:
         """The replies of several commands to each shard, as many to each. An error is the reply of its command, but
@@ -240,7 +239,7 @@ class Shards:
                     outcomes[place] = await script_of(shard).load_and_run(argv)
                 except StoreUnavailable as error:
                     outcomes[place] = error
-        return self._answered(list(arguments), _without_errors(outcomes))
+        return self._answered(list(arguments), outcomes)
 
     def _answered(
         self, shards: Sequence[Shard], outcomes: Sequence[_Result | StoreUnavailable]
@@ -250,6 +249,8 @@ class Shards:
         for shard, outcome in zip(shards, outcomes, strict=True):
             if isinstance(outcome, StoreUnavailable):
                 failed[shard.number] = outcome
+            elif isinstance(outcome, Exception):
+                raise outcome
             else:
                 found[shard] = outcome
         if failed:
@@ -262,10 +263,8 @@ class Shards:
         """The replies of commands, in order, with one round trip for each server. Raises StoreUnavailable, and the
         first error that a command got as its reply. ``keep_errors``: such an error is the reply."""
         replies = await self._outcomes(commands)
-        if not keep_errors:
-            _without_errors(replies)
         for reply in replies:
-            if isinstance(reply, StoreUnavailable):
+            if isinstance(reply, StoreUnavailable) or (isinstance(reply, Exception) and not keep_errors):
                 raise reply
         return replies
 
@@ -290,12 +289,12 @@ class Shards:
     ) -> list[Any]:
         """The same, but the reply of a shard that is unavailable is None."""
         replies = await self._outcomes(commands)
-        if not keep_errors:
-            _without_errors(replies)
         for place, (shard, _) in enumerate(commands):
             if isinstance(error := replies[place], StoreUnavailable):
                 self.leave_out([shard.number], error)
                 replies[place] = None
+            elif isinstance(error, Exception) and not keep_errors:
+                raise error
         return replies
 
     def by_shard(self, items: Sequence[_Item], info_hash_of: Callable[[_Item], InfoHash]) -> dict[Shard, list[_Item]]:
@@ -431,14 +430,6 @@ async def scan(connection: Connection, head: tuple[Argument, ...], *options: Arg
 def in_parts(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
     """The items in their order, at most ``size`` at a time."""
     return (items[first : first + size] for first in range(0, len(items), size))
-
-
-def _without_errors(outcomes: list[Any]) -> list[Any]:
-    """Raises the first error other than StoreUnavailable."""
-    for outcome in outcomes:
-        if isinstance(outcome, Exception) and not isinstance(outcome, StoreUnavailable):
-            raise outcome
-    return outcomes
 
 
 def next_cursor(own: int, number: int, shards: int) -> int:

@@ -39,8 +39,8 @@ class Acknowledged:
     def __init__(self) -> None:
         self.recent: deque[Call] = deque(maxlen=_PEERS)
         """The last calls, for which the codec has decoded replies."""
-        self._doubt: _Doubt | None = None
-        self._doubted = asyncio.Event()
+        self.doubted: _Doubt | None = None
+        self._news = asyncio.Event()
 
     def doubt(self, *, look: bool) -> None:
         """The next call may reach another server. What is doubted already stays so until it is looked for, by the next
@@ -49,32 +49,28 @@ class Acknowledged:
         self.recent.clear()
         now = time.monotonic()
         for updates, outcomes, moment, at in reversed(recent):
-            if self._doubt is None and now - moment <= _MAX_AGE_SECONDS and (peers := _set_by(updates, outcomes, at)):
-                self._doubt = _Doubt(moment, peers)
-        if look and self._doubt is not None:
-            self._doubted.set()
-
-    @property
-    def doubted(self) -> _Doubt | None:
-        return self._doubt
+            if self.doubted is None and now - moment <= _MAX_AGE_SECONDS and (peers := _set_by(updates, outcomes, at)):
+                self.doubted = _Doubt(moment, peers)
+        if look and self.doubted is not None:
+            self._news.set()
 
     def arguments(self, now: int) -> list[Argument]:
         """What heartbeat.lua looks for, at ``now`` (epoch s): when the call was acknowledged, and its peers."""
-        if self._doubt is None:
+        if self.doubted is None:
             return [""]
-        return [round(now - (time.monotonic() - self._doubt.moment)), *chain.from_iterable(self._doubt.peers)]
+        return [round(now - (time.monotonic() - self.doubted.moment)), *chain.from_iterable(self.doubted.peers)]
 
     def settle(self, doubt: _Doubt | None) -> None:
         """The heartbeat has looked for ``doubt``."""
-        if self._doubt is doubt:
-            self._doubt = None
+        if self.doubted is doubt:
+            self.doubted = None
 
     async def run(self, available: Callable[[], Awaitable[None]], look: Callable[[], Awaitable[object]]) -> None:
         """Calls ``look`` for each doubt until it is settled, when the store is ``available``; until cancelled."""
         while True:
-            await self._doubted.wait()
-            self._doubted.clear()
-            while self._doubt is not None:
+            await self._news.wait()
+            self._news.clear()
+            while self.doubted is not None:
                 await available()
                 with suppress(StoreUnavailable, RedisError):
                     await look()

@@ -18,7 +18,7 @@ from tracker.errors import StoreOverloaded, StoreUnavailable
 from tracker.store.client.batching import Batches, Sender, Settle, resolve
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Part, Shard, Shards
 from tracker.store.swarms.announce_counts import Add, AnnounceCounts
 from tracker.store.swarms.codec import (
     ASKED,
@@ -72,7 +72,7 @@ class _Unknown(NamedTuple):
     """Scrapes with a passkey that the shard does not know."""
 
 
-class Swarms:
+class Swarms(Part):
     """The swarms of one shard. ``add`` counts announces; ``clock`` gives epoch seconds."""
 
     def __init__(
@@ -86,10 +86,8 @@ class Swarms:
         follow: Callable[[Update, InfoHash], None],
         bring: Bring,
     ) -> None:
+        super().__init__(shard, clock)
         connection, scripts = shard.connection, shard.scripts
-        self._connection = connection
-        self._scripts = scripts
-        self._clock = clock
         self._add = add
         self._reaping = reaping
         self._codec = AnnounceCodec(rules, clock, add, reaping.acknowledged.recent, follow)
