@@ -6,17 +6,15 @@ Elsewhere, and where addresses are verified, it is the name that the claimant gi
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.core.work_holdings import Held, holdings, judged, kept_torrents
-from tracker.errors import ClientError
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent
-from tracker.store.work.records import Claim, DoneOutcome, Project, Refusal, UnknownProject, check_item, is_claimant
+from tracker.store.work.records import Claim, DoneOutcome, Project, Refusal, check_item, is_claimant
 from tracker.wire.endpoint import pack_address, pack_endpoint
 
 Reason = Literal[
@@ -33,7 +31,7 @@ Reason = Literal[
     "unverified",
     "domains",
 ]
-__all__ = ["Claimant", "Granted", "Held", "Project", "Reason", "Refused", "Sender", "WorkRequests"]
+__all__ = ["Claim", "Claimant", "Held", "Project", "Reason", "Refused", "Sender", "Torrent", "WorkRequests"]
 _MAX_PASSKEY = 64
 _NEVER: Mapping[DoneOutcome, tuple[Reason, str]] = {
     "unknown": ("unknown item", "there is no such item"),
@@ -77,22 +75,9 @@ class Claimant:
     may_download: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """An item under a lease that ends at ``lease_ends`` (epoch s). ``torrent`` is None in kind ``items``, and for a
-    torrent that was deleted meanwhile."""
-
-    item: str
-    token: str
-    lease_ends: float
-    seeding: bool
-    seed_seconds: int
-    passkey: str
-    torrent: Torrent | None
-
-
 class WorkRequests:
-    """Answers claimants. Every coroutine raises Refused for what it does not grant, and StoreUnavailable."""
+    """Answers claimants. Every coroutine raises Refused for what it does not grant, NotFound for an unknown project,
+    ClientError for an impossible value, and StoreUnavailable."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store
@@ -100,10 +85,7 @@ class WorkRequests:
         self._uploads: Counter[str] = Counter()
 
     async def project(self, name: str) -> Project:
-        try:
-            return await self._store.work.projects.get(name)
-        except UnknownProject:
-            raise Refused("no project", "no such project") from None
+        return await self._store.work.projects.get(name)
 
     async def claimant(self, project_name: str, sender: Sender) -> Claimant:
         """Identifies the sender."""
@@ -121,36 +103,26 @@ class WorkRequests:
             raise Refused("blocked")
         return Claimant(project, user.user_id, address, agent, sender.passkey, user.can_leech)
 
-    async def request(self, claimant: Claimant, version: str, free_bytes: int | None, port: int | None) -> Granted:
-        """Claims an item. ``port``: where the claimant's client seeds."""
+    async def request(
+        self, claimant: Claimant, version: str, free_bytes: int | None, port: int | None
+    ) -> tuple[Claim, Torrent | None]:
+        """Claims an item. ``port``: where the claimant's client seeds. There is no torrent in kind ``items``, nor one
+        that was deleted meanwhile."""
         if claimant.project.verify == "address" and port is None:
             raise Refused("malformed", "port is missing: where your client accepts connections")
-        with _checked():
-            reply = await self._store.work.claims.claim(
-                claimant.project.name,
-                claimant.id,
-                address=claimant.address,
-                version=version,
-                free_bytes=free_bytes,
-                endpoint=_endpoint(claimant.address, port),
-                may_download=claimant.may_download or claimant.project.kind != "seeding",
-            )
+        seeding = claimant.project.kind == "seeding"
+        reply = await self._store.work.claims.claim(
+            claimant.project.name,
+            claimant.id,
+            address=claimant.address,
+            version=version,
+            free_bytes=free_bytes,
+            endpoint=_endpoint(claimant.address, port),
+            may_download=claimant.may_download or not seeding,
+        )
         if isinstance(reply, Refusal):
             raise Refused(reply.reason, seconds=reply.retry_seconds)
-        return await self._granted(claimant, reply)
-
-    async def _granted(self, claimant: Claimant, claim: Claim) -> Granted:
-        project = claimant.project
-        seeding = project.kind == "seeding"
-        return Granted(
-            item=claim.item,
-            token=claim.token,
-            lease_ends=claim.lease_ends,
-            seeding=seeding,
-            seed_seconds=3600 * project.seed_hours,
-            passkey=claimant.passkey,
-            torrent=await self._store.torrents.get(InfoHash(bytes.fromhex(claim.item))) if seeding else None,
-        )
+        return reply, await self._store.torrents.get(InfoHash(bytes.fromhex(reply.item))) if seeding else None
 
     async def done(
         self, claimant: Claimant, item: str, *, token: str, version: str, reported: Mapping[str, Any], id_text: str
@@ -161,21 +133,20 @@ class WorkRequests:
         counted is accepted without a token, and only counted as refused.
         """
         project = claimant.project
-        self._check_item(project, item)
-        with _checked():
-            result = await self._store.work.claims.done(
-                project.name,
-                claimant.id,
-                item,
-                token=token,
-                address=claimant.address,
-                version=version,
-                user_agent=claimant.user_agent,
-                reported=reported,
-                id_text=id_text,
-            )
-            if result.outcome == "unverified":  # the tracker looks at the claim now
-                result = await self._store.work.verification.ask(project.name, claimant.id, item)
+        check_item(project.kind, item)
+        result = await self._store.work.claims.done(
+            project.name,
+            claimant.id,
+            item,
+            token=token,
+            address=claimant.address,
+            version=version,
+            user_agent=claimant.user_agent,
+            reported=reported,
+            id_text=id_text,
+        )
+        if result.outcome == "unverified":  # the tracker looks at the claim now
+            result = await self._store.work.verification.ask(project.name, claimant.id, item)
         if result.outcome in ("done", "duplicate"):
             return
         if result.outcome == "unverified":
@@ -208,19 +179,15 @@ class WorkRequests:
 
     async def check_blocked(self, claimant: Claimant) -> None:
         """Raises Refused for a claimant who is blocked."""
-        with _checked():
-            blocked = await self._store.work.blocks.is_blocked(claimant.project.name, claimant.id, claimant.address)
-        if blocked:
+        if await self._store.work.blocks.is_blocked(claimant.project.name, claimant.id, claimant.address):
             raise Refused("blocked")
 
     async def extend(self, claimant: Claimant, item: str, token: str) -> float:
         """Asks for more time. Returns the end of the lease (epoch s)."""
-        self._check_item(claimant.project, item)
+        name = claimant.project.name
+        check_item(claimant.project.kind, item)
         await self.check_blocked(claimant)
-        with _checked():
-            ends = await self._store.work.claims.extend(
-                claimant.project.name, claimant.id, item, token, address=claimant.address
-            )
+        ends = await self._store.work.claims.extend(name, claimant.id, item, token, address=claimant.address)
         if ends is None:
             raise Refused("lost", "you do not have this item")
         return ends
@@ -229,31 +196,13 @@ class WorkRequests:
         """Gives an item back. False when the claimant does not have it."""
         if claimant.project.verify == "address" and not token:
             raise Refused("malformed", "token is missing")  # any client can give the name, and the items are known
-        self._check_item(claimant.project, item)
+        name = claimant.project.name
+        check_item(claimant.project.kind, item)
         await self.check_blocked(claimant)
-        with _checked():
-            return await self._store.work.claims.release(
-                claimant.project.name, claimant.id, item, token=token, address=claimant.address
-            )
-
-    @staticmethod
-    def _check_item(project: Project, item: str) -> None:
-        with _checked():
-            check_item(project.kind, item)
+        return await self._store.work.claims.release(name, claimant.id, item, token=token, address=claimant.address)
 
 
 def _endpoint(address: str, port: int | None) -> Endpoint:
     """Empty where one of the two is unknown."""
     packed = pack_address(address)
     return pack_endpoint(packed, port) if packed and port else Endpoint(b"")
-
-
-@contextmanager
-def _checked() -> Iterator[None]:
-    """The store refuses impossible values with a ClientError."""
-    try:
-        yield
-    except UnknownProject:  # deleted meanwhile
-        raise Refused("no project", "no such project") from None
-    except ClientError as error:
-        raise Refused("malformed", error.text) from error

@@ -4,7 +4,7 @@ import math
 
 from aiohttp import web
 
-from tracker.core.work import Claimant, Granted, Held
+from tracker.core.work import Claim, Claimant, Held, Torrent
 from tracker.frontends.work.replies import json_reply
 from tracker.frontends.work.requests import Fields, Handlers, read_fields
 
@@ -21,33 +21,34 @@ class Calls(Handlers):
         return await self._grant(request, claimant, fields)
 
     async def _grant(self, request: web.Request, claimant: Claimant, fields: Fields) -> web.Response:
-        granted = await self.work.request(claimant, fields.text("version"), fields.free_bytes, fields.port)
+        claim, torrent = await self.work.request(claimant, fields.text("version"), fields.free_bytes, fields.port)
         if fields.text("api_version") != "2":
-            return web.Response(text=granted.item)
-        return json_reply(self._described(request, granted))
+            return web.Response(text=claim.item)
+        return json_reply(self._described(request, claimant, claim, torrent))
 
-    def _described(self, request: web.Request, granted: Granted) -> dict[str, object]:
+    def _described(
+        self, request: web.Request, claimant: Claimant, claim: Claim, torrent: Torrent | None
+    ) -> dict[str, object]:
         """What a client of version 2 gets. Clients of 2019 take each field as a property of the item."""
         reply: dict[str, object] = {
-            "item_name": granted.item,
-            "token": granted.token,
-            "lease_ends": math.floor(granted.lease_ends),
+            "item_name": claim.item,
+            "token": claim.token,
+            "lease_ends": math.floor(claim.lease_ends),
         }
-        if not granted.seeding:
+        if claimant.project.kind != "seeding":
             return reply
-        torrent = granted.torrent
         name, size = (torrent.name, torrent.size) if torrent else ("", None)
-        announce_url = self.links.announce_url(request, granted.passkey)
+        announce_url = self.links.announce_url(request, claimant.passkey)
         return reply | {
-            "info_hash": granted.item,
+            "info_hash": claim.item,
             "name": name,
             "size": size,
             "seeders": torrent.seeders if torrent else 0,
             "leechers": torrent.leechers if torrent else 0,
-            "magnet": self.links.magnet(granted.item, name, size, announce_url),
-            "torrent_url": self.links.torrent_url(granted.item),
+            "magnet": self.links.magnet(claim.item, name, size, announce_url),
+            "torrent_url": self.links.torrent_url(claim.item),
             "announce_url": announce_url,
-            "seed_seconds": granted.seed_seconds,
+            "seed_seconds": 3600 * claimant.project.seed_hours,
         }
 
     async def done(self, request: web.Request) -> web.Response:

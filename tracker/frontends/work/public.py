@@ -11,11 +11,15 @@ from aiohttp.typedefs import Handler
 from tracker.core.work import Project, Refused
 from tracker.core.work_figures import CACHED_SECONDS, Figures, Needed, columns_of, counts_of
 from tracker.frontends.work.live import order_of, shown
-from tracker.frontends.work.rendering import FeedItem, environment, rss
+from tracker.frontends.work.rendering import environment
 from tracker.frontends.work.replies import PRIVATE, json_reply
 from tracker.frontends.work.requests import Fields, Handlers
 
 FEED_ITEMS = 50
+FEED_MINUTES = 30
+"""How long readers may keep the feed."""
+TORRENT_TYPE = "application/x-bittorrent"
+MAGNET_TYPE = "application/x-bittorrent;x-scheme-handler/magnet"
 LISTED_ITEMS = 1000
 SHARED = f"public, max-age={CACHED_SECONDS:.0f}"
 _TITLES = {"seconds": "verified", "items": "items", "bytes": "reported"}
@@ -30,7 +34,7 @@ STATIC: Mapping[str, str] = {"work.js": "text/javascript", "work.css": "text/css
 @dataclass(eq=False)
 class Public(Handlers):
     def __post_init__(self) -> None:
-        self._page = environment().get_template("project.html")
+        self._page, self._feed = map(environment().get_template, ("project.html", "feed.xml"))
         folder = files("tracker.frontends.work") / "static"
         self._static = {name: folder.joinpath(name).read_bytes() for name in STATIC}
 
@@ -78,23 +82,27 @@ class Public(Handlers):
         announce_url = self.links.announce_url(request, claimant.passkey if claimant else "")
         items = [self._feed_item(each, announce_url) for each in found]
         page = self.links.page_url(request, project.name)
-        reply = web.Response(body=rss(project.title or project.name, page, items))
+        feed = self._feed.render(title=project.title or project.name, link=page, minutes=FEED_MINUTES, items=items)
+        reply = web.Response(body=feed.encode())
         reply.headers["Content-Type"] = "application/rss+xml; charset=utf-8"
         reply.headers["Cache-Control"] = PRIVATE
         return reply
 
-    def _feed_item(self, needed: Needed, announce_url: str | None) -> FeedItem:
+    def _feed_item(self, needed: Needed, announce_url: str | None) -> dict[str, object]:
+        """The URL is that of a .torrent file, or a magnet link."""
         torrent = needed.torrent
         info_hash = torrent.info_hash.hex()
         magnet = self.links.magnet(info_hash, torrent.name, torrent.size, announce_url)
-        return FeedItem(
-            info_hash=info_hash,
-            title=torrent.name or info_hash,
-            url=self.links.torrent_url(info_hash) or magnet,
-            size=torrent.size or 0,
-            about=f"{torrent.seeders} seeders, {torrent.leechers} leechers",
-            date=formatdate(torrent.added, usegmt=True) if torrent.added else "",
-        )
+        url = self.links.torrent_url(info_hash)
+        return {
+            "info_hash": info_hash,
+            "title": torrent.name or info_hash,
+            "url": url or magnet,
+            "type": TORRENT_TYPE if url else MAGNET_TYPE,
+            "size": torrent.size or 0,
+            "about": f"{torrent.seeders} seeders, {torrent.leechers} leechers",
+            "date": formatdate(torrent.added, usegmt=True) if torrent.added else "",
+        }
 
     async def page(self, request: web.Request) -> web.Response:
         project = await self.project(request)

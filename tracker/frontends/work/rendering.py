@@ -1,10 +1,8 @@
-"""The templates of the claimants' listener, and its RSS feed of torrents that need seeders. Everything is escaped; an
-undefined name is an error."""
+"""The templates of the claimants' listener: its page, and the RSS feed of torrents that need seeders. Everything is
+escaped; an undefined name is an error."""
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import jinja2
@@ -12,10 +10,6 @@ import jinja2
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, not even escaped."""
-TORRENT_TYPE = "application/x-bittorrent"
-MAGNET_TYPE = "application/x-bittorrent;x-scheme-handler/magnet"
-MINUTES = 30
-"""How long readers may keep the feed."""
 
 
 @cache
@@ -52,25 +46,3 @@ def amount_text(number: int, column: str) -> str:
 def xml_text(text: str) -> str:
     """The text without characters that XML cannot hold."""
     return _NOT_XML.sub("\ufffd", text)
-
-
-@dataclass(frozen=True, slots=True)
-class FeedItem:
-    """``url`` is that of a .torrent file, or a magnet link; ``date`` as in RFC 822, or empty."""
-
-    info_hash: str
-    title: str
-    url: str
-    size: int
-    about: str
-    date: str
-
-    @property
-    def type(self) -> str:
-        return MAGNET_TYPE if self.url.startswith("magnet:") else TORRENT_TYPE
-
-
-def rss(title: str, link: str, items: Sequence[FeedItem]) -> bytes:
-    """``link`` is the URL of the project's page."""
-    template = environment().get_template("feed.xml")
-    return template.render(title=title, link=link, minutes=MINUTES, items=items).encode()

@@ -13,7 +13,7 @@ from tracker.core.rate_limits import WorkLimits
 from tracker.core.refusals import Failures
 from tracker.core.work import Refused, WorkRequests
 from tracker.core.work_figures import WorkFigures
-from tracker.errors import StoreUnavailable
+from tracker.errors import ClientError, NotFound, StoreUnavailable
 from tracker.frontends.work.calls import Calls
 from tracker.frontends.work.connections import Limits, Server
 from tracker.frontends.work.links import Links
@@ -131,6 +131,10 @@ def _guard(
             return await handler(request)
         except Refused as error:
             return refusal(error, legacy_status=legacy_status)
+        except NotFound:  # the only thing that the store may not have
+            return refusal(Refused("no project", "no such project"), legacy_status=legacy_status)
+        except ClientError as error:
+            return refusal(Refused("malformed", error.text), legacy_status=legacy_status)
         except StoreUnavailable:
             reply = web.Response(status=503, text="store unavailable; try again later\n")
             reply.headers["Retry-After"] = str(RETRY_SECONDS)
