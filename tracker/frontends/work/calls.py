@@ -2,6 +2,7 @@
 
 import math
 
+import orjson
 from aiohttp import web
 
 from tracker.core.work import Claim, Claimant, Held, Torrent
@@ -21,8 +22,8 @@ class Calls(Handlers):
         return await self._grant(request, claimant, fields)
 
     async def _grant(self, request: web.Request, claimant: Claimant, fields: Fields) -> web.Response:
-        claim, torrent = await self.work.request(claimant, fields.text("version"), fields.free_bytes, fields.port)
-        if fields.text("api_version") != "2":
+        claim, torrent = await self.work.request(claimant, fields.version, fields.free_bytes, fields.port)
+        if fields.api_version != "2":
             return web.Response(text=claim.item)
         return json_reply(self._described(request, claimant, claim, torrent))
 
@@ -60,10 +61,10 @@ class Calls(Handlers):
         await self.work.done(
             claimant,
             fields.required("item"),
-            token=fields.text("token"),
-            version=fields.text("version"),
-            reported=fields.reported,
-            id_text=fields.id_text,
+            token=fields.token,
+            version=fields.version,
+            reported=fields.bytes,
+            id_text=fields.id if isinstance(fields.id, str) else orjson.dumps(fields.id).decode(),
         )
 
     async def done_and_request(self, request: web.Request) -> web.Response:
@@ -73,7 +74,7 @@ class Calls(Handlers):
 
     async def release(self, request: web.Request) -> web.Response:
         claimant, fields = await self._read(request)
-        released = await self.work.release(claimant, fields.required("item"), fields.text("token"))
+        released = await self.work.release(claimant, fields.required("item"), fields.token)
         return web.Response(text="Released OK.\n" if released else "Invalid item.\n")
 
     async def extend(self, request: web.Request) -> web.Response:

@@ -3,8 +3,8 @@
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, cast
 
 import orjson
 from aiohttp import web
@@ -21,19 +21,8 @@ from tracker.wire.endpoint import format_address
 from tracker.wire.proxy import TrustedProxies, named_client
 
 MAX_BODY_BYTES = 65_536
-_FIELDS: Mapping[str, tuple[type, ...]] = {
-    "downloader": (str,),
-    "passkey": (str,),
-    "version": (str,),
-    "api_version": (str,),
-    "item": (str,),
-    "token": (str,),
-    "bytes": (dict,),
-    "id": (str, dict),
-    "free_bytes": (int,),
-    "port": (int,),
-}
-"""The fields that are read, and their types. All others are ignored."""
+_TYPES: Mapping[str, tuple[type, ...]] = {"bytes": (dict,), "id": (str, dict), "free_bytes": (int,), "port": (int,)}
+"""The types of the fields that are read, if not text. All others are ignored."""
 _BEARER = re.compile(r"Bearer +([!-~]+)", re.IGNORECASE)
 
 
@@ -41,36 +30,26 @@ _BEARER = re.compile(r"Bearer +([!-~]+)", re.IGNORECASE)
 class Fields:
     """The fields of a body; text fields are empty where they are missing."""
 
-    values: Mapping[str, Any] = field(default_factory=dict)
+    downloader: str = ""
+    passkey: str = ""
+    version: str = ""
+    api_version: str = ""
+    item: str = ""
+    token: str = ""
+    bytes: Mapping[str, Any] = field(default_factory=dict)
+    """By domain."""
+    id: str | Mapping[str, Any] = ""
+    """The claimant's id of the result."""
+    free_bytes: int | None = None
+    port: int | None = None
+    """Where the claimant's client accepts connections."""
 
-    def text(self, name: str) -> str:
-        return cast(str, self.values.get(name, ""))
-
-    def required(self, name: str) -> str:
+    def required(self, name: Literal["item", "token"]) -> str:
         """Raises Refused."""
-        if not self.text(name):
+        found = self.item if name == "item" else self.token
+        if not found:
             raise Refused("malformed", f"{name} is missing")
-        return self.text(name)
-
-    @property
-    def reported(self) -> Mapping[str, Any]:
-        """Bytes by domain."""
-        return cast(Mapping[str, Any], self.values.get("bytes", {}))
-
-    @property
-    def free_bytes(self) -> int | None:
-        return self.values.get("free_bytes")
-
-    @property
-    def port(self) -> int | None:
-        """Where the claimant's client accepts connections."""
-        return self.values.get("port")
-
-    @property
-    def id_text(self) -> str:
-        """The claimant's id of the result; an object as JSON."""
-        found = self.values.get("id", "")
-        return found if isinstance(found, str) else orjson.dumps(found).decode()
+        return found
 
 
 async def read_fields(request: web.Request, seconds: float) -> Fields:
@@ -96,15 +75,15 @@ def parse_fields(body: bytes) -> Fields:
         raise Refused("malformed", "the body is not JSON") from None
     if not isinstance(row, dict):
         raise Refused("malformed", "the body is not a JSON object")
-    values = {name: row[name] for name in _FIELDS if row.get(name) is not None}
+    values = {each.name: row[each.name] for each in fields(Fields) if row.get(each.name) is not None}
     for name, value in values.items():
-        if not isinstance(value, _FIELDS[name]) or isinstance(value, bool):
+        if not isinstance(value, _TYPES.get(name, (str,))) or isinstance(value, bool):
             raise Refused("malformed", f"{name} has a wrong type")
     if values.get("free_bytes", 0) < 0:
         raise Refused("malformed", "free_bytes is negative")
     if not 1 <= values.get("port", 1) <= 65_535:
         raise Refused("malformed", "port is 1 to 65535")
-    return Fields(values)
+    return Fields(**values)
 
 
 class Senders:
@@ -127,14 +106,14 @@ class Senders:
             raise Refused("malformed", ADDRESS_HIDDEN)
         return address
 
-    def sender(self, request: web.Request, fields: Fields, *, name: str = "", passkey: str = "") -> Sender:
-        """The sender of a call with these fields. ``name`` and ``passkey`` are those of the query, for the calls that
-        take them from there."""
+    def sender(self, request: web.Request, sent: Fields, *, name: str = "", passkey: str = "") -> Sender:
+        """The sender of a call with the fields ``sent``. ``name`` and ``passkey`` are those of the query, for the calls
+        that take them from there."""
         bearer = _BEARER.fullmatch(request.headers.get("Authorization", "").strip())
         return Sender(
             address=format_address(self.address(request)),
-            name=fields.text("downloader") or name,
-            passkey=bearer[1] if bearer else fields.text("passkey") or passkey,
+            name=sent.downloader or name,
+            passkey=bearer[1] if bearer else sent.passkey or passkey,
             user_agent=request.headers.get("User-Agent", ""),
         )
 

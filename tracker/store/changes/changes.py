@@ -141,10 +141,9 @@ class Changes:
     async def _after(self, position: str, limit: int) -> ChangePage:
         start = order_of(position)
         found = await self._read(self.feed, start, limit)
-        gap = await self._is_trimmed_after(self.feed, start) or (position != FIRST and not await self._exists(start))
-        if found:
-            return ChangePage(found, found[-1].id, gap)
-        return ChangePage(found, await self._newest_at(start) if gap else position, gap)
+        trimmed = await self._is_trimmed_after(self.feed, start)
+        newest = await self._newest_at(start)  # another one: the store has lost its latest changes
+        return ChangePage(found, found[-1].id if found else newest, trimmed or newest != position)
 
     async def newest(self, limit: int) -> list[Change]:
         """The newest changes, oldest first. Each shard is asked for some more than its share, and again if all of these
@@ -264,19 +263,14 @@ class Changes:
             for (trimmed, oldest), last in zip(states, own, strict=True)
         )
 
-    async def _exists(self, start: Position) -> bool:
-        """Whether the change at a position is there: a store that lost its latest changes does not have it."""
-        own, place = divmod(start[1], len(self.feed))
-        stream, id = self.feed[place], f"{start[0]}-{own}"
-        (rows,) = await self._shards.send([(stream, ("XRANGE", stream.key, id, id))])
-        return bool(rows)
-
     async def _newest_at(self, start: Position) -> str:
-        commands: list[tuple[Stream, tuple[Any, ...]]] = []
-        for place, stream in enumerate(self.feed):
-            own = _own(start, place, len(self.feed))
-            commands.append((stream, ("XREVRANGE", stream.key, own, "-", "COUNT", 1)))
-        merged = _merged(await self._shards.send(commands))
+        """The id of the newest change up to a position."""
+        own = [_own(start, place, len(self.feed)) for place in range(len(self.feed))]
+        merged = _merged(
+            await self._shards.send(
+                [(each, ("XREVRANGE", each.key, id, "-", "COUNT", 1)) for each, id in zip(self.feed, own, strict=True)]
+            )
+        )
         return _changes(merged[-1:])[0].id if merged else FIRST
 
 
