@@ -364,8 +364,7 @@ def store_classes() -> set[str]:
         if covers("store", module) and not covers("store.client", module) and not covers("store.sharding", module)
         for node in nodes_of(path_of(module))
         if isinstance(node, ast.ClassDef)
-        and node.name
-        not in ("Store", "Search", "Memory", "Series", "SharedRules", "Swarms", "Lease", "_ShardStates", "_Walk")
+        and node.name not in ("Store", "Search", "Memory", "SharedRules", "Swarms", "Lease", "_ShardStates", "_Walk")
         for method in node.body
         if isinstance(method, ast.FunctionDef) and method.name == "__init__"
         if {arg.arg for arg in method.args.args} & {"connection", "scripts", "shard", "shards"}
@@ -379,8 +378,8 @@ def own_classes(module: str) -> set[str]:
 
 def test_store_classes_are_constructed_in_one_place() -> None:
     """In store/store.py, and where it has the parts of a subject built, so that a process has one of each. Search,
-    Memory, Swarms, Lease, _ShardStates and _Walk are built by the class that uses them; Series and SharedRules
-    are bases."""
+    Memory, Swarms, Lease, _ShardStates and _Walk are built by the class that uses them; SharedRules is
+    a base."""
     classes = store_classes()
     assert {"AllSwarms", "Torrents", "Users", "Counters", "Jobs", "Claims"} <= classes
     built = [

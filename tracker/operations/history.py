@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from tracker.errors import StoreUnavailable
-from tracker.store.stats.series import Series
+from tracker.store.stats.counters import Counters
 from tracker.store.stats.slices import PRECISIONS, RETAINED, SAMPLE_SECONDS, Distribution, oldest_retained, start_of
 
 MIN_SPAN = 10
@@ -227,7 +227,7 @@ def window_between(since: int, until: int, now: float, min_step: int = 1) -> Win
     return Window(since, until, next(kept, PRECISIONS[-1]))
 
 
-async def read(counters: Series, lines: Sequence[Line], window: Window, now: float) -> Slices:
+async def read(counters: Counters, lines: Sequence[Line], window: Window, now: float) -> Slices:
     """Reads the lines of a chart, from slices of ``window.step``. Raises StoreUnavailable and RedisError, but no
     StoreUnavailable while only the main store is unavailable: then there is no data."""
     starts = _starts(window, now)
@@ -239,7 +239,7 @@ async def read(counters: Series, lines: Sequence[Line], window: Window, now: flo
         return Slices(starts, {line.name: [None] * len(starts) for line in lines}, incomplete=False)
 
 
-async def _read(counters: Series, lines: Sequence[Line], window: Window, starts: list[int], now: float) -> Slices:
+async def _read(counters: Counters, lines: Sequence[Line], window: Window, starts: list[int], now: float) -> Slices:
     step = window.step
     counted = dict.fromkeys(name for line in lines for name in (*line.counters, *line.without))
     measured = dict.fromkeys(line.measured for line in lines if line.measured)

@@ -109,7 +109,7 @@ async def test_the_policy_visits_the_torrents_of_all_shards(store: Store) -> Non
         await store.redis.rpush(keys.history(row["tid"]), *points)
     await project(store, "seeds", kind="seeding", target=3, verify="announce", order="weakest", keep_done_days=7)
     seeds = await store.work.projects.get("seeds")
-    assert await store.work.policy.weak_count(seeds) == 12
+    assert await store.work.policy.states.weak_count(seeds) == 12
 
     async def run(**limits: int) -> list[Change]:
         async def pause(_: float) -> None:
@@ -130,7 +130,7 @@ async def test_the_policy_visits_the_torrents_of_all_shards(store: Store) -> Non
 async def test_points_are_added_to_histories_in_every_shard(store: Store) -> None:
     ids = [(await store.torrent(info_hash))["tid"] for info_hash in HASHES]
     await store.redis.delete(*(shard.keys.index("score") for shard in store.shards))
-    await store.work.policy.note([*ids, "999999"])
+    await store.work.policy.states.note([*ids, "999999"])
     for info_hash, torrent_id in zip(HASHES, ids, strict=True):
         assert await store.redis.llen(store.shard(info_hash).keys.history(torrent_id)) == 1
 

@@ -17,8 +17,7 @@ from tests.store.harness import START, Store, one_shard
 from tests.waiting import eventually, in_background
 from tracker.runtime.telemetry import Telemetry
 from tracker.store.client.connection import Connection, connect
-from tracker.store.stats.counters import Counters
-from tracker.store.stats.series import FIGURES
+from tracker.store.stats.counters import FIGURES, Counters
 from tracker.store.stats.slices import PRECISIONS, Distribution, oldest_retained, start_of
 
 

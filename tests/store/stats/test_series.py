@@ -3,7 +3,7 @@
 import pytest
 
 from tests.store.harness import START, Store, update
-from tracker.store.stats.series import Series
+from tracker.store.stats.counters import Counters
 from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution
 
 
@@ -92,7 +92,7 @@ async def test_an_unknown_precision_is_refused(store: Store, precision: int) -> 
 
 async def test_names_are_found_by_pattern(store: Store) -> None:
     """C8: page by page, with any characters."""
-    series = Series(store.shards, store.clock, page=3)
+    series = Counters(store.shards, store.clock, page=3)
     names = ["announces", "announces.v4", "failures.denied", "failures.not: here", "Z"]
     store.counters.count(*names)
     store.counters.observe("seconds", 1)

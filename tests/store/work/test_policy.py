@@ -16,7 +16,7 @@ STEADY = 72
 
 def limited(store: Store, max_managed: int) -> Policy:
     """The policy of the store with another limit."""
-    return Policy(store.shards.main, store.clock, store.work.policy._states, max_managed=max_managed)
+    return Policy(store.shards.main, store.clock, store.work.policy.states, max_managed=max_managed)
 
 
 async def test_torrents_are_wanted_as_often_as_they_miss_seeders(store: Store) -> None:

@@ -137,7 +137,7 @@ async def test_the_neediest_of_all_win_the_room(store: Store) -> None:
     await seeding(store)
     for number in range(1, 21):
         await swarm(store, number, WEAK, leechers=number * 7 % 20)
-    states = TorrentStates(store.shards)
+    states = TorrentStates(store.shards, store.clock)
     few = Policy(store.shards.main, store.clock, states, max_managed=5)
     policy, _ = policy_of(store, few, max_weak=4, max_enqueued=3)
     runs = [await run(store, policy) for _ in range(10)]
@@ -191,7 +191,7 @@ async def test_abandoned_torrents_are_remembered_until_they_have_peers(store: St
     weak = await seeds(store)
 
     async def cost() -> int:
-        return (await store.work.policy.weak(weak, 0, 500, 10**9)).cost
+        return (await store.work.policy.states.weak(weak, 0, 500, 10**9)).cost
 
     for number in range(1, 11):
         await swarm(store, number, [])
@@ -227,7 +227,8 @@ async def test_no_call_makes_announces_wait_for_a_millisecond(store: Store) -> N
             await completed(store, number, 7, 8)
     calls = Calls(store.connection)
     shards = one_shard(calls, store.keys.prefix)
-    few = Policy(Shard(0, calls, shards.main.scripts, store.keys), store.clock, TorrentStates(shards), max_managed=400)
+    main, states = Shard(0, calls, shards.main.scripts, store.keys), TorrentStates(shards, store.clock)
+    few = Policy(main, store.clock, states, max_managed=400)
     policy, _ = policy_of(store, few)
     for _ in range(2):
         assert len(await run(store, policy)) == 400

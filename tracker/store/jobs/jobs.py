@@ -30,8 +30,8 @@ from tracker.store.jobs.records import (
     fingerprint,
     is_queue,
     parse_job,
-    whole,
 )
+from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import fields_of
 from tracker.store.sharding.shards import Part, Shard, in_parts
 from tracker.store.stats.counters import Count
@@ -161,11 +161,11 @@ class Jobs(Part):
         return [self._claimed(row, now, until) for row in jobs]
 
     def _claimed(self, row: list[bytes], now: int, until: int) -> Claimed:
-        queue, id, token, payload, retries, run_after, cursor = (v.decode("utf-8", "replace") for v in row)
-        waiting_since = whole(run_after) or now
+        queue, id, token, payload, cursor = (row[place].decode("utf-8", "replace") for place in (0, 1, 2, 3, 6))
+        retries, waiting_since = whole(row[4]), whole(row[5]) or now
         self._count(f"jobs.{queue}.running")
         self._observe(f"jobs.{queue}.wait_seconds", max(0, now - waiting_since) / 1000)
-        return Claimed(queue, id, token, payload, whole(retries), waiting_since / 1000, cursor, until / 1000)
+        return Claimed(queue, id, token, payload, retries, waiting_since / 1000, cursor, until / 1000)
 
     async def extend(self, jobs: Sequence[Claimed]) -> list[float | None]:
         """Extends leases. Returns the new end (epoch s) of each lease; None if the lease was lost."""

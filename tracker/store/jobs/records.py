@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
+from tracker.store.schema.lenient_numbers import signed
 from tracker.store.schema.record import Field, fields_of
 
 PROCESS_TORRENT = "process_torrent"
@@ -172,18 +173,8 @@ def parse_job(row: Sequence[bytes | None]) -> Job | None:
     """Parses the stored values of FIELDS. None if there is no such job."""
     values: dict[str, Any] = {}
     for each, value in zip(fields_of(Job).values(), row, strict=True):
-        text = (value or b"").decode("utf-8", "replace")
-        values[each.name] = _seconds(text) if each.unit else whole(text) if each.kind == "number" else text
+        if each.unit:  # epoch ms
+            values[each.name] = signed(value) / 1000 if value else None
+        else:
+            values[each.name] = signed(value) if each.kind == "number" else (value or b"").decode("utf-8", "replace")
     return Job(**values) if values["status"] else None
-
-
-def whole(text: str | bytes) -> int:
-    """Parses a whole number; 0 for anything else, which no tracker wrote."""
-    try:
-        return int(text)
-    except ValueError:
-        return 0
-
-
-def _seconds(text: str) -> float | None:
-    return whole(text) / 1000 if text else None

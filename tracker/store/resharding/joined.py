@@ -11,7 +11,7 @@ from tracker.store.resharding.parts import Command, Parts
 from tracker.store.schema.keys import MAX_SHARDS
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, in_parts
-from tracker.store.stats.series import FIGURES
+from tracker.store.stats.counters import FIGURES
 
 _PAGE = 500
 """Entries of the change feed that are read or written at a time."""

@@ -6,25 +6,34 @@ counters and says what is exact.
 """
 
 import asyncio
+import fnmatch
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import reduce
 from typing import NamedTuple, Protocol
 
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.sharding.shards import Shards
-from tracker.store.stats.series import Series
-from tracker.store.stats.slices import Distribution, finest_retained
+from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.stats.slices import PRECISIONS, Distribution, finest_retained, oldest_retained, start_of
 from tracker.system.logger import Logger
 
+FIGURES = (
+    *("seeders", "leechers", "announces", "scrapes", "requests", "reaped", "repairs", "forgotten"),
+    *("credit_cut", "tally_dropped", "software_dropped", "unique_skipped", "outbox_dropped"),
+)
 FLUSH_SECONDS = 0.95
 """Period of writes: with the time of the call, a count reaches the store within a second."""
 _BATCH = 500
 """About how many slices of one second a batch has. The script writes each into seven slices and blocks the store
 meanwhile."""
 _NEVER = -1
+_PAGE = 500
+"""Names in one call."""
 
 Tap = Callable[[Mapping[tuple[str, ...], int], Mapping[str, Sequence[float]]], None]
 """Called once per second with the counts by names counted together, and the measured values by name."""
@@ -51,9 +60,10 @@ class Cleaned(NamedTuple):
     wrong: int
 
 
-class Counters(Series):
+class Counters:
     """``clock`` returns epoch seconds. Counters whose name ``exports`` accepts also go to the outbox, where at most
-    ``max_outbox`` values wait. ``tap`` gets all counts, also while the store is unavailable."""
+    ``max_outbox`` values wait. ``tap`` gets all counts, also while the store is unavailable. Methods that read raise
+    StoreUnavailable and redis.exceptions.RedisError."""
 
     def __init__(
         self,
@@ -63,10 +73,13 @@ class Counters(Series):
         exports: Callable[[str], bool] | None = None,
         max_outbox: int = 0,
         tap: Tap | None = None,
+        page: int = _PAGE,
     ) -> None:
-        super().__init__(shards, clock)
+        self._shards, self._scripts = shards, shards.main.scripts
+        self._connection, self._keys = shards.main.connection, shards.main.keys
+        self._clock = clock
+        self._page = page
         self._tap = tap
-        self._scripts = shards.main.scripts
         self._exports = exports or (lambda name: False)
         self._max_outbox = max_outbox
         self._process = secrets.token_hex(8)
@@ -190,6 +203,92 @@ class Counters(Series):
                 yield Cleaned(*map(int, done))
                 if not after:
                     break
+
+    # Reading
+
+    async def totals(self) -> dict[str, int]:
+        """The global totals of all time, with those that the scripts of swarms keep in each shard; 0 for a value of
+        another type. Shards that are unavailable are left out, and so is the main prefix, which has those of requests.
+        """
+        read = self._connection.command(*_read_totals(self._shards.main))
+        values = await self._shards.main_or(read, [None] * len(FIGURES))
+        parts = await self._shards.each(_read_totals, self._shards.others)
+        rows = zip(*(map(whole, part) for part in (values, *parts.values())), strict=True)
+        return dict(zip(FIGURES, map(sum, rows), strict=True))
+
+    @property
+    def is_unavailable(self) -> bool:
+        """Whether only the main prefix is unavailable, which has all but ``totals``."""
+        return self._shards.main_is_unavailable
+
+    async def failures(self) -> dict[str, int]:
+        """Refused requests of all time, by reason."""
+        return {
+            reason.decode("utf-8", "replace"): whole(number)
+            for reason, number in await self._hash(self._keys.failures())
+        }
+
+    async def names(self, pattern: str = "*") -> list[str]:
+        """Names of counters that have slices and match a glob, sorted."""
+        return await self._names(self._keys.known_counters(), pattern)
+
+    async def distribution_names(self, pattern: str = "*") -> list[str]:
+        """The same for distributions."""
+        return await self._names(self._keys.known_distributions(), pattern)
+
+    async def series(
+        self, name: str, precision: int, first: float | None = None, last: float | None = None, fill: bool = False
+    ) -> list[tuple[int, int]]:
+        """(start, count) of each retained slice, sorted. ``first`` and ``last`` (epoch s) lie in the first and last
+        slice wanted. ``fill`` adds empty slices as 0, up to the current one."""
+        slices = await self._slices(self._keys.counter(precision, name), precision, first, last)
+        found = {start: whole(value) for start, value in slices if value.isdigit()}
+        if fill:
+            now = self._clock()
+            since = max(oldest_retained(now, precision), start_of(first or 0, precision))
+            until = int(now if last is None else min(now, last))
+            found = dict.fromkeys(range(since, until + 1, precision), 0) | found
+        return sorted(found.items())
+
+    async def distribution(
+        self, name: str, precision: int, first: float | None = None, last: float | None = None
+    ) -> tuple[list[tuple[int, Distribution]], Distribution | None]:
+        """(start, distribution) of each slice as in series(), and the distribution of all of them or None."""
+        slices = await self._slices(self._keys.distribution(precision, name), precision, first, last)
+        found: list[tuple[int, Distribution]] = []
+        for start, value in slices:
+            with suppress(ValueError):  # not a value of ours
+                found.append((start, Distribution.decode(value)))
+        return found, reduce(Distribution.merge, (each for _, each in found)) if found else None
+
+    async def _slices(
+        self, key: str, precision: int, first: float | None, last: float | None
+    ) -> list[tuple[int, bytes]]:
+        if precision not in PRECISIONS:
+            raise ValueError(f"there are no slices of {precision} s")
+        since = max(oldest_retained(self._clock(), precision), start_of(first or 0, precision))
+        # Fields that are not times, and values that are not counts, are not ours.
+        times = ((start, value) for start, value in await self._hash(key) if start.isdigit())
+        found = ((whole(start), value) for start, value in times)
+        return sorted(kept for kept in found if since <= kept[0] and (last is None or kept[0] <= last))
+
+    async def _hash(self, key: str) -> list[tuple[bytes, bytes]]:
+        flat = await self._connection.command("HGETALL", key)
+        return list(zip(flat[::2], flat[1::2], strict=True))
+
+    async def _names(self, key: str, pattern: str) -> list[str]:
+        names: set[str] = set()
+        after: bytes = b"-"
+        while True:
+            page = await self._connection.command("ZRANGEBYLEX", key, after, "+", "LIMIT", 0, self._page)
+            names.update(entry.partition(b":")[2].decode("utf-8", "replace") for entry in page)
+            if len(page) < self._page:
+                return sorted(name for name in names if fnmatch.fnmatchcase(name, pattern))
+            after = b"(" + page[-1]
+
+
+def _read_totals(shard: Shard) -> tuple[str, ...]:
+    return ("MGET", *(shard.keys.stat(name) for name in FIGURES))
 
 
 def _by_name(counts: dict[tuple[str, ...], int]) -> Counter[str]:

@@ -15,8 +15,8 @@ from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work.demand import Demand, demand, is_settled
-from tracker.store.work.records import Project, known
-from tracker.store.work.torrent_states import Found, TorrentStates
+from tracker.store.work.records import known
+from tracker.store.work.torrent_states import TorrentStates
 
 MAX_MANAGED = 100_000
 """Items that the policy has in a project at most: the neediest."""
@@ -83,7 +83,7 @@ class Policy(Part):
     ) -> None:
         super().__init__(shard, clock)
         self._max_managed = max_managed
-        self._states = states
+        self.states = states
 
     async def fill(
         self,
@@ -101,9 +101,9 @@ class Policy(Part):
         ``stored_position``. Raises UnknownProject, also for a project of another kind.
         """
         now = int(self._clock())
-        definition, torrents, to_note = await self._states.read(project, info_hashes, now)
+        definition, torrents, to_note = await self.states.read(project, info_hashes, now)
         if not dry_run:
-            await self.note(to_note)
+            await self.states.note(to_note)
         found: dict[InfoHash, Demand] = {}
         rows: list[tuple[Argument, ...]] = []
         for info_hash, chance, torrent in zip(info_hashes, chances, torrents, strict=True):
@@ -131,29 +131,16 @@ class Policy(Part):
         self, project: str, info_hashes: Sequence[InfoHash], found: dict[InfoHash, Demand], now: int
     ) -> None:
         """Adds those that torrents shorter of seeders replaced to ``found``."""
-        _, torrents, _ = await self._states.read(project, info_hashes, now)
+        _, torrents, _ = await self.states.read(project, info_hashes, now)
         for info_hash, torrent in zip(info_hashes, torrents, strict=True):
             average = torrent.past.average if torrent and torrent.past else 0.0
             found[info_hash] = Demand(0, "enough", torrent.seeders if torrent else 0, average)
-
-    async def note(self, torrent_ids: Sequence[str]) -> None:
-        """Adds points of now to the histories of these torrents, without those that scorings add points for."""
-        await self._states.note(torrent_ids, int(self._clock()))
 
     async def stored_position(self, project: str) -> Position:
         """Where the next run continues."""
         text = await self._connection.command("HGET", self._keys.work_project(project), "policy_at")
         rank, _, cursor = (text or b"").partition(b" ")
         return Position(whole(rank), whole(cursor))
-
-    async def weak_count(self, project: Project) -> int:
-        """The number of torrents that have fewer seeders now than the target."""
-        return await self._states.weak_count(project)
-
-    async def weak(self, project: Project, first: int, count: int, limit: float) -> Found:
-        """Looks at ``count`` torrents from rank ``first`` on, at most PAGE, fewest seeders first. Torrents whose need
-        is not below ``limit`` are no candidates."""
-        return await self._states.weak(project, first, count, limit, int(self._clock()))
 
     async def limit(self, project: str, rehearsal: Rehearsal = NOTHING) -> float:
         """The need that a torrent must be below to be enqueued: infinite while there is room."""

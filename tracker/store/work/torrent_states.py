@@ -5,7 +5,7 @@ PIPELINED commands are sent at once.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import floor
 from typing import Any
@@ -348,10 +348,12 @@ class _ShardStates:
 
 
 class TorrentStates:
-    """The torrents of all shards. The ranking of each shard follows that of the shard before."""
+    """The torrents of all shards. The ranking of each shard follows that of the shard before. ``clock`` returns epoch
+    seconds."""
 
-    def __init__(self, shards: Shards) -> None:
+    def __init__(self, shards: Shards, clock: Callable[[], float]) -> None:
         self._shards = shards
+        self._clock = clock
         remembered = Remembered(IdSet())
         self._parts = [_ShardStates(shard, shards.main, remembered) for shard in shards]
 
@@ -397,10 +399,10 @@ class TorrentStates:
             lambda shard: ("ZCOUNT", shard.keys.index("seeders"), "-inf", f"({project.target}")
         )
 
-    async def weak(self, project: Project, first: int, count: int, limit: float, now: int) -> Found:
+    async def weak(self, project: Project, first: int, count: int, limit: float) -> Found:
         """Looks at ``count`` torrents from rank ``first`` on, at most PAGE, fewest seeders first. Torrents whose need
         is not below ``limit`` are no candidates."""
-        found = Found()
+        found, now = Found(), int(self._clock())
         for shard, size in (await self._weak_counts(project)).items():
             if first < size and count > 0:
                 looked_at = min(count, size - first)
@@ -409,9 +411,9 @@ class TorrentStates:
             first -= size
         return found
 
-    async def note(self, torrent_ids: Sequence[str], now: int) -> None:
+    async def note(self, torrent_ids: Sequence[str]) -> None:
         """Adds points of now to the histories of these torrents, without those that scorings add points for."""
-        by_shard = await self._shards.parts_of_torrents(torrent_ids)
+        now, by_shard = int(self._clock()), await self._shards.parts_of_torrents(torrent_ids)
         await self._shards.gather(lambda shard: shard.scripts.work_note([now, *by_shard[shard]]), list(by_shard))
 
 

@@ -80,13 +80,13 @@ class WorkPolicy:
         """Looks at torrents from ``rank`` on, in the ranking by seeders. Returns where to go on, and the neediest of
         those that the policy has not enqueued, the neediest first."""
         limit = await self.policy.limit(project.name, rehearsal)
-        count = await self.policy.weak_count(project)
+        count = await self.policy.states.weak_count(project)
         begin = rank if rank < count else 0
         end = count if self.max_weak is None else min(count, begin + self.max_weak)
         kept: list[tuple[float, float, InfoHash]] = []
         cost = 0
         while begin < end and cost < self.max_cost:
-            found = await self.policy.weak(project, begin, min(_LOOKED_AT, end - begin), limit)
+            found = await self.policy.states.weak(project, begin, min(_LOOKED_AT, end - begin), limit)
             for need, info_hash in found.candidates:
                 entry = (-need, self.chance(), info_hash)
                 if len(kept) < self.max_enqueued:
@@ -101,7 +101,7 @@ class WorkPolicy:
 
     async def _note(self, torrent_ids: Sequence[str]) -> None:
         for begin in range(0, len(torrent_ids), _NOTED):
-            await self.policy.note(torrent_ids[begin : begin + _NOTED])
+            await self.policy.states.note(torrent_ids[begin : begin + _NOTED])
 
     async def _fill(
         self, project: Project, torrents: Sequence[InfoHash], after: Position, dry_run: bool, rehearsal: Rehearsal
