@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 
 from loadtest.servers import Server
 from tests.store.harness import START, Clock, Store, info_hash, running
+from tests.store.stats.metrics import metrics
 from tests.workers.cleaning import known, with_slices
 from tests.workers.user_counting import LONDON, PARIS, address
 from tracker.bittorrent import Address, InfoHash
 from tracker.geoip import Place
 from tracker.settings.background import UniqueSettings
 from tracker.store.schema.keys import Keys
-from tracker.store.stats.metric_names import metrics, place_names, user_name
+from tracker.store.stats.metric_names import place_names, user_name
 from tracker.store.stats.slices import PRECISIONS, RETAINED, oldest_retained, start_of
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.samples import CounterCleaner

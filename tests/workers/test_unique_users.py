@@ -18,13 +18,14 @@ from loadtest import trackers
 from loadtest.servers import ROOT, Server
 from tests.store.client.proxy import Proxy
 from tests.store.harness import START, Store, info_hash, running
+from tests.store.stats.metrics import metrics
 from tests.waiting import until
 from tests.workers.user_counting import LONDON, NO_PLACES, UserCounting, address
 from tracker.bittorrent import Address
 from tracker.geoip import Place
 from tracker.settings.background import UniqueSettings
 from tracker.store.schema.keys import Keys
-from tracker.store.stats.metric_names import metrics, place_names
+from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.unique_users import LOG_SECONDS, REFRESH_SECONDS

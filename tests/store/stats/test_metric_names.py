@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.store.harness import info_hash
+from tests.store.stats.metrics import metrics
 from tracker.store.stats.metric_names import (
     MAX_COUNTRY_BYTES,
     MAX_NAME_BYTES,
@@ -15,7 +16,6 @@ from tracker.store.stats.metric_names import (
     PlaceNames,
     escape,
     metric_of,
-    metrics,
     place_names,
     unescape,
     user_name,

@@ -11,10 +11,11 @@ from redis.exceptions import OutOfMemoryError
 from loadtest.servers import Server
 from tests.store.conftest import MakeStore
 from tests.store.harness import START, Store, info_hash, running, update
+from tests.store.stats.metrics import metrics
 from tracker.bittorrent import InfoHash
 from tracker.store.schema.keys import BOARDS, Keys
 from tracker.store.stats import unique_users as module
-from tracker.store.stats.metric_names import NOWHERE, PlaceNames, metric_of, metrics, place_names
+from tracker.store.stats.metric_names import NOWHERE, PlaceNames, metric_of, place_names
 from tracker.store.stats.slices import month_of, month_start
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.rules import SwarmRules

@@ -8,7 +8,7 @@ counters and says what is exact.
 import asyncio
 import fnmatch
 import secrets
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
@@ -86,7 +86,7 @@ class Counters:
         self._batches = 0
         self._unwritten: _Batch | None = None
         self._writing = asyncio.Lock()
-        self._counts: dict[int, dict[tuple[str, ...], int]] = {}
+        self._counts = defaultdict[int, Counter[tuple[str, ...]]](Counter)
         self._measured: dict[int, dict[str, Distribution]] = {}
         # The current second: its counts, by the names counted together, and its measured values.
         self._second = _NEVER
@@ -119,7 +119,7 @@ class Counters:
         if self._tap is not None and (self._counting or self._measuring):
             self._tap(self._counting, self._measuring)
         if self._counting:
-            _add_counts(self._counts, self._second, self._counting)
+            self._counts[self._second].update(self._counting)
         for name, values in self._measuring.items():
             distribution = Distribution.of(values)
             if distribution is not None:
@@ -164,7 +164,7 @@ class Counters:
         for second in sorted({*self._counts, *self._measured}):
             if size >= _BATCH:
                 break
-            sums = _by_name(self._counts.pop(second, {}))
+            sums = _by_name(self._counts.pop(second, Counter()))
             distributions = self._measured.pop(second, {})
             for name, number in sums.items():
                 counts.setdefault(name, []).append(f"{second} {number}")
@@ -186,7 +186,8 @@ class Counters:
         self._turn(_NEVER)
         now = self._clock()
         for second in [second for second in self._counts if second != finest_retained(second, now)]:
-            _add_counts(self._counts, finest_retained(second, now), self._counts.pop(second))
+            counts = self._counts.pop(second)
+            self._counts[finest_retained(second, now)].update(counts)
         for second in [second for second in self._measured if second != finest_retained(second, now)]:
             for name, distribution in self._measured.pop(second).items():
                 _add_measured(self._measured, finest_retained(second, now), name, distribution)
@@ -297,12 +298,6 @@ def _by_name(counts: dict[tuple[str, ...], int]) -> Counter[str]:
         for name in names:
             sums[name] += number
     return +sums
-
-
-def _add_counts(to: dict[int, dict[tuple[str, ...], int]], second: int, counts: dict[tuple[str, ...], int]) -> None:
-    there = to.setdefault(second, {})
-    for names, number in counts.items():
-        there[names] = there.get(names, 0) + number
 
 
 def _add_measured(to: dict[int, dict[str, Distribution]], second: int, name: str, distribution: Distribution) -> None:

@@ -11,14 +11,12 @@ Leaderboards name a city or postcode ``<country>/<city>``.
 """
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
 from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 from unicodedata import category, normalize
 
-from tracker.bittorrent import InfoHash
 from tracker.store.schema.keys import SCOPES
 
 MAX_COUNTRY_BYTES = 50
@@ -93,20 +91,6 @@ def unescape(part: str) -> str:
     return _ESCAPED.sub(
         lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "surrogatepass"), part.replace("_", " ")
     )
-
-
-def metrics(info_hash: InfoHash, place: PlaceNames) -> Iterator[str]:
-    """Yields the metrics that count an event: seven at most. The scripts build the same names."""
-    torrent = f"torrents.{info_hash.hex()}"
-    yield f"{torrent}.users"
-    if not place.country:
-        return
-    country = f"countries.{place.country}"
-    yield from (f"{country}.users", f"{torrent}.{country}.users")
-    for scope, name in zip(SCOPES[1:], place[1:], strict=True):
-        if name:
-            yield f"{country}.{scope}.{name}.users"
-            yield f"{torrent}.{country}.{scope}.{name}.users"
 
 
 def metric_of(scope: str, name: str) -> str:

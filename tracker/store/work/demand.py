@@ -133,7 +133,7 @@ def demand(project: Project, torrent: TorrentState, now: int) -> Demand | None:
         return Demand(0, "unregistered", seeders)
     if torrent.denied:
         return Demand(0, "denied", seeders)
-    if reason := exclusion(project, *torrent.excluding):
+    if reason := exclusion(project, torrent.excluding):
         return Demand(0, reason, seeders)
     if seeders + leechers == 0 and not torrent.was_completed:
         return Demand(0, "no user to ask", seeders)
@@ -159,15 +159,9 @@ def is_settled(entry: Entry, wanted: Demand) -> bool:
     return entry.need == wanted.need and (is_there or (bool(entry.asked) and entry.asked == wanted.asked))
 
 
-def exclusion(
-    project: Project,
-    enabled: bytes | None,
-    private: bytes | None,
-    hybrid_of: bytes | None,
-    size: bytes | None,
-    labels: bytes | None,
-) -> str:
-    """Why no user is asked to seed a torrent with these fields; empty if users may be asked."""
+def exclusion(project: Project, fields: Sequence[bytes | None]) -> str:
+    """Why no user is asked to seed a torrent with these values of EXCLUDING; empty if users may be asked."""
+    enabled, private, hybrid_of, size, labels = fields
     if enabled in (b"0", b"pending"):
         return "disabled" if enabled == b"0" else "pending"
     if private == b"1" and project.verify == "address":

@@ -5,6 +5,7 @@ PIPELINED commands are sent at once.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import floor
@@ -74,6 +75,7 @@ _ADDED_UP = 20
 _REMEMBERED_SECONDS = 86_400
 _MAX_COUNT = 10**9
 _QUEUES = ("todo", "todo:secondary", "todo:redo")
+_USER = re.compile(rb"[1-9][0-9]{0,14}")
 
 
 @dataclass(slots=True)
@@ -313,7 +315,7 @@ class _ShardStates:
             (need, info_hash)
             for (info_hash, row, need), values, (_, users) in zip(left, fields, completers, strict=True)
             if not isinstance(values, Exception)
-            and not exclusion(project, *values)
+            and not exclusion(project, values)
             and (row.seeders + row.leechers > 0 or (users and project.verify != "address"))
         ]
 
@@ -328,7 +330,7 @@ class _ShardStates:
         asked = [tid for tid in torrent_ids if tid]
         replies = await self._sliced([("ZRANGE", self._keys.completed(tid), 0, MAX_ASKED - 1, "REV") for tid in asked])
         last = {tid: [] if isinstance(reply, Exception) else reply for tid, reply in zip(asked, replies, strict=True)}
-        users = sorted({user for reply in last.values() for user in reply if _is_user(user)})
+        users = sorted({user for reply in last.values() for user in reply if _USER.fullmatch(user)})
         commands = [("ZCOUNT", self._main_keys.users(), user, user) for user in users]
         counts = await self._sliced(commands, self._main)
         existing = {user for user, count in zip(users, counts, strict=True) if isinstance(count, int) and count}
@@ -424,7 +426,3 @@ async def _all(connection: Connection, *commands: tuple[Argument, ...]) -> list[
         if isinstance(reply, Exception):
             raise reply
     return replies
-
-
-def _is_user(user: bytes) -> bool:
-    return user.isdigit() and not user.startswith(b"0") and len(user) <= 15
