@@ -39,9 +39,8 @@ from tracker.store.stats.unique_users import UniqueRules, UniqueUsers
 from tracker.store.swarms.all_peers import AllPeers
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.connect_checks import ConnectChecks
-from tracker.store.swarms.reaping import Reaping, Removals
+from tracker.store.swarms.reaping import Reaping, Removals, SocketProcess
 from tracker.store.swarms.rules import LiveRules, SwarmRules
-from tracker.store.swarms.sockets import SocketProcess
 from tracker.store.swarms.swarms import AllSwarms
 from tracker.store.torrents.hybrids import Hybrids
 from tracker.store.torrents.listing import TorrentListing

@@ -11,7 +11,7 @@ from loadtest.servers import Server
 from tests.store.harness import ALICE, BOB, Store, running, update
 from tracker.errors import ClientError
 from tracker.store.schema.keys import Keys
-from tracker.store.sharding import rank_walk
+from tracker.store.sharding import ranking
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.users import listing
 from tracker.store.users.listing import Order, UserFilter
@@ -221,7 +221,7 @@ async def test_incomplete_indexes_are_completed_in_one_round(store: Store, monke
     assert await ranked() == 200 and await store.user_listing.is_complete()
     assert 20 <= await ranked() < 200
     assert await ranked(all_users=True) == 200
-    monkeypatch.setattr(rank_walk, "INDEXES", b"next")
+    monkeypatch.setattr(ranking, "INDEXES", b"next")
     assert not await store.user_listing.is_complete()
     assert await ranked() == 200 and await store.user_listing.is_complete()
 

@@ -6,7 +6,7 @@ Whatever is copied twice is the same afterwards, except that a peer may then be 
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -28,7 +28,7 @@ from tracker.store.schema.table.places import (
     torrent_in,
     torrent_of,
 )
-from tracker.store.sharding.shards import Shard, in_parts
+from tracker.store.sharding.shards import Shard, in_parts, scan_together
 from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.users.sums import SUMMED
 
@@ -204,28 +204,18 @@ class Copying:
     # Entries
 
     async def _split(self, part: Shard, found: Sequence[Found]) -> None:
-        found = sorted(found, key=lambda each: each.row.type == "SET")
-        timed = [(part, ("PEXPIRETIME", each.key)) for each in found if each.row.type != "SET"]
-        ends = await self._source.send(timed)
-        pending = [(each, end, b"0") for each, end in zip(found, chain(ends, repeat(_NEVER)), strict=False)]
-        for each, end, _ in pending:
+        timed = [each for each in found if each.row.type != "SET"]
+        ends = await self._source.send([(part, ("PEXPIRETIME", each.key)) for each in timed])
+        end_of = dict.fromkeys(found, _NEVER) | dict(zip(timed, ends, strict=True))
+        for each, end in end_of.items():
             self._note_end(each, end)
-        while pending:
-            reads: list[Command] = []
-            for each, _, cursor in pending:
-                if each.row.type == "LIST":
-                    reads.append((part, ("LRANGE", each.key, 0, -1)))
-                else:
-                    reads.append((part, (_SCAN[each.row.type], each.key, cursor, "COUNT", ENTRIES)))
-            replies: list[Any] = await self._source.send(reads)
-            pages = [
-                (b"0", reply) if each.row.type == "LIST" else reply
-                for (each, _, _), reply in zip(pending, replies, strict=True)
-            ]
-            await self._add(part, [(each, end, page) for (each, end, _), (_, page) in zip(pending, pages, strict=True)])
-            pending = [
-                (each, end, after) for (each, end, _), (after, _) in zip(pending, pages, strict=True) if after != b"0"
-            ]
+        lists = [each for each in found if each.row.type == "LIST"]
+        entries = await self._source.send([(part, ("LRANGE", each.key, 0, -1)) for each in lists])
+        await self._add(part, [(each, end_of[each], some) for each, some in zip(lists, entries, strict=True)])
+        sets = [each for each in found if each.row.type != "LIST"]
+        heads = [(part, (_SCAN[each.row.type], each.key)) for each in sets]
+        async for pages in scan_together(self._source.send, heads, "COUNT", ENTRIES):
+            await self._add(part, [(sets[place], end_of[sets[place]], page) for place, page in pages.items()])
 
     async def _add(self, part: Shard, pages: Sequence[tuple[Found, Any, Sequence[bytes]]]) -> None:
         """Adds entries to the sets and lists of the same names in their shards."""

@@ -427,6 +427,22 @@ async def scan(connection: Connection, head: tuple[Argument, ...], *options: Arg
         yield page
 
 
+async def scan_together(
+    send: Callable[[list[tuple[Place, tuple[Argument, ...]]]], Awaitable[list[Any]]],
+    heads: Sequence[tuple[Place, tuple[Argument, ...]]],
+    *options: Argument,
+) -> AsyncIterator[dict[int, list[bytes]]]:
+    """The pages of several scans, a page of each in one call of ``send``, by their places in ``heads``. A scan whose
+    reply is an error has no pages."""
+    cursors: dict[int, Argument] = dict.fromkeys(range(len(heads)), 0)
+    while cursors:
+        commands = [(heads[n][0], (*heads[n][1], cursor, *options)) for n, cursor in cursors.items()]
+        replies = zip(cursors, await send(commands), strict=True)
+        pages = {number: reply for number, reply in replies if isinstance(reply, list)}
+        yield {number: page for number, (_, page) in pages.items()}
+        cursors = {number: after for number, (after, _) in pages.items() if after != b"0"}
+
+
 def in_parts(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
     """The items in their order, at most ``size`` at a time."""
     return (items[first : first + size] for first in range(0, len(items), size))

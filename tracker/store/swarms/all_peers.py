@@ -8,7 +8,7 @@ from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.errors import ClientError
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import Field
-from tracker.store.sharding.shards import Shard, Shards, read_in_turns
+from tracker.store.sharding.shards import Shard, Shards, read_in_turns, scan_together
 from tracker.wire.endpoint import endpoints_of, format_endpoint
 from tracker.wire.peer_id import client_name
 
@@ -101,25 +101,15 @@ class AllPeers:
 
     async def _members(self, shard: Shard, ids: Sequence[bytes]) -> AsyncIterator[list[_Member]]:
         """The peers of these torrents, PEERS_A_CALL at a time."""
-        waiting = [(*torrent, b"0") for torrent in await _torrents(shard, ids)]
+        torrents = await _torrents(shard, ids)
+        heads = [(shard, ("SSCAN", shard.keys.swarm_peers(info_hash))) for _, info_hash in torrents]
         found: list[_Member] = []
-        while waiting:
-            pages = await self._shards.send(
-                [
-                    (shard, ("SSCAN", shard.keys.swarm_peers(info_hash), scan, "COUNT", PEERS_A_CALL))
-                    for _, info_hash, scan in waiting
-                ]
-            )
-            for (torrent_id, info_hash, _), (_, members) in zip(waiting, pages, strict=True):
-                found += ((torrent_id, info_hash, PeerId(bytes.fromhex(each.decode()))) for each in members)
+        async for pages in scan_together(self._shards.send, heads, "COUNT", PEERS_A_CALL):
+            for place, members in pages.items():
+                found += ((*torrents[place], PeerId(bytes.fromhex(each.decode()))) for each in members)
                 while len(found) >= PEERS_A_CALL:
                     yield found[:PEERS_A_CALL]
                     found = found[PEERS_A_CALL:]
-            waiting = [
-                (torrent_id, info_hash, after)
-                for (torrent_id, info_hash, _), (after, _) in zip(waiting, pages, strict=True)
-                if after != b"0"
-            ]
         if found:
             yield found
 

@@ -2,9 +2,10 @@
 outages."""
 
 import asyncio
+import random
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash, PeerId
+from tracker.errors import StoreUnavailable
 from tracker.store.client.clock import ClockStepBack, OwnClock, StoreClock
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Part, Shard, Shards, scan
@@ -388,6 +390,39 @@ class Removals:
             if both := [*text.split(), *(f"torrent:{each.decode('ascii', 'replace')}" for each in hashes)]:
                 found[shard] = both
         return found
+
+
+class SocketProcess:
+    """This process among those with WebSockets, which pass messages to each other over channels. ``main`` is the shard
+    of the main prefix; ``reapings`` are those of all prefixes, whose heartbeats show that the process runs."""
+
+    def __init__(self, main: Shard, reapings: Collection[Reaping]) -> None:
+        self._main = main
+        self._reapings = reapings
+        self.number = random.randrange(1, 2**32)
+
+    @property
+    def channel(self) -> str:
+        """The channel on which other processes publish for this one."""
+        return self._channel(self.number)
+
+    def begin(self) -> None:
+        """From the next heartbeat on, the WebSockets of this process count as open."""
+        for reaping in self._reapings:
+            reaping.socket_process = self.number
+
+    async def publish(self, payloads: Mapping[int, bytes]) -> Sequence[int]:
+        """Passes a payload to each of these processes; returns how many receive each: none where the store does not
+        answer, or does not allow it."""
+        commands = [("PUBLISH", self._channel(process), payload) for process, payload in payloads.items()]
+        try:
+            replies = await self._main.connection.pipeline(*commands)
+        except StoreUnavailable:
+            return [0] * len(commands)
+        return [reply if isinstance(reply, int) else 0 for reply in replies]
+
+    def _channel(self, process: int) -> str:
+        return self._main.keys.channel(f"ws:{process}")
 
 
 def _report(failed: int) -> None:

@@ -16,8 +16,7 @@ from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.names import fold, fold_name
 from tracker.store.client.pipe import Argument
-from tracker.store.sharding.rank_walk import INDEXES, Pause, RankWalk
-from tracker.store.sharding.ranking import top_of
+from tracker.store.sharding.ranking import INDEXES, Pause, RankWalk, top_of
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.torrents.filter import (
     VALUES,

@@ -4,6 +4,7 @@ are now."""
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import orjson
@@ -12,7 +13,7 @@ from tracker.errors import ClientError
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import signed, whole
 from tracker.store.schema.record import Field, settable
-from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.sharding.shards import Shard, Shards, in_parts, scan_together
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.users.copies import UserCopies
 from tracker.store.users.fields import is_user_id
@@ -156,18 +157,11 @@ class UserHistory:
         the set that is read first to the other."""
         pairs: dict[tuple[str, str], None] = {}
         for name in ("incomplete", "complete"):
-            waiting = [(user_id, shard, b"0") for user_id in user_ids for shard in self._shards]
-            while waiting:
-                pages = await self._shards.send(
-                    [
-                        (shard, ("SSCAN", shard.keys.user_set(user_id, name), cursor, "COUNT", _ROWS_A_PART))
-                        for user_id, shard, cursor in waiting
-                    ],
-                    keep_errors=True,
-                )
-                read = [(*each, page) for each, page in zip(waiting, pages, strict=True) if isinstance(page, list)]
-                pairs |= {(user_id, each.decode()): None for user_id, _, _, page in read for each in page[1]}
-                waiting = [(user_id, shard, page[0]) for user_id, shard, _, page in read if page[0] != b"0"]
+            of = [(user_id, shard) for user_id in user_ids for shard in self._shards]
+            heads = [(shard, ("SSCAN", shard.keys.user_set(user_id, name))) for user_id, shard in of]
+            send = partial(self._shards.send, keep_errors=True)
+            async for pages in scan_together(send, heads, "COUNT", _ROWS_A_PART):
+                pairs |= {(of[place][0], each.decode()): None for place, page in pages.items() for each in page}
         return list(pairs)
 
     async def rows(self, pairs: Sequence[tuple[str, str]]) -> list[UserTorrent]:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, get_args
 from tracker.errors import ClientError
 from tracker.names import fold
 from tracker.store.client.pipe import Argument
-from tracker.store.sharding.rank_walk import Pause, RankWalk
+from tracker.store.sharding.ranking import Pause, RankWalk
 from tracker.store.sharding.shards import Part, Shard, in_parts
 from tracker.store.users.fields import User, is_user_id
 from tracker.store.users.users import Users
