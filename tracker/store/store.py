@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING
 from redis.exceptions import RedisError
 
 from tracker.errors import StartupError, StoreUnavailable
+from tracker.store.access.audit import Audit
 from tracker.store.access.client_lists import AllowList, AllowListCache, DenyList, DenyListCache
 from tracker.store.access.copies import copy_access
 from tracker.store.access.rate_limits import RateLimitStore, shared_secret
 from tracker.store.access.repeats import Repeats
+from tracker.store.access.tokens import Tokens
+from tracker.store.changes.changes import Changes
+from tracker.store.changes.webhooks import Webhooks
 from tracker.store.client.connection import Connection
 from tracker.store.layout import (
     Layout,
@@ -47,16 +51,12 @@ from tracker.store.torrents.listing import TorrentListing
 from tracker.store.torrents.scores import HISTORY_POINTS, Scores
 from tracker.store.torrents.torrents import Torrents
 from tracker.store.users.parts import UserParts
+from tracker.store.users.site_rows import SiteRows
 
 if TYPE_CHECKING:
-    from tracker.store.access.audit import Audit
-    from tracker.store.access.tokens import Tokens
-    from tracker.store.changes.changes import Changes
-    from tracker.store.changes.webhooks import Webhooks
     from tracker.store.dht.nodes import DhtNodes
     from tracker.store.dht.torrents import DhtTorrents
     from tracker.store.jobs.jobs import Jobs
-    from tracker.store.users.site_rows import SiteRows
     from tracker.store.work.work import Work
 
 
@@ -138,36 +138,11 @@ class Store(UserParts):
         self.client_software = ClientSoftware(shards.main)
         self.unique_users = UniqueUsers(shards, options.unique_rules)
         self.markers = Markers(shards, clock)
-
-    @cached_property
-    def changes(self) -> "Changes":
-        from tracker.store.changes.changes import Changes  # noqa: PLC0415
-
-        return Changes(self.shards, lambda: self.rules.current.max_changes)
-
-    @cached_property
-    def site_rows(self) -> "SiteRows":
-        from tracker.store.users.site_rows import SiteRows  # noqa: PLC0415
-
-        return SiteRows(self.shards, self.users, self.user_sums, self.groups, self.connect_checks, self.clock)
-
-    @cached_property
-    def webhooks(self) -> "Webhooks":
-        from tracker.store.changes.webhooks import Webhooks  # noqa: PLC0415
-
-        return Webhooks(self.shards.main, self.clock, self.changes)
-
-    @cached_property
-    def tokens(self) -> "Tokens":
-        from tracker.store.access.tokens import Tokens  # noqa: PLC0415
-
-        return Tokens(self.shards, self.clock)
-
-    @cached_property
-    def audit(self) -> "Audit":
-        from tracker.store.access.audit import Audit  # noqa: PLC0415
-
-        return Audit(self.shards.main, self._options.max_audit)
+        self.changes = Changes(shards, lambda: rules.current.max_changes)
+        self.webhooks = Webhooks(shards.main, clock, self.changes)
+        self.site_rows = SiteRows(shards, self.users, self.user_sums, self.groups, self.connect_checks, clock)
+        self.tokens = Tokens(shards, clock)
+        self.audit = Audit(shards.main, options.max_audit)
 
     @cached_property
     def jobs(self) -> "Jobs":
