@@ -3,26 +3,17 @@
 import socket
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from tracker.settings.types import Reloaded, Section, UdpAddress
-from tracker.wire.endpoint import split_address
+from tracker.settings.types import Reloaded, Section, UdpAddress, check_udp_listen, checked_by
 
 NAME = r"^[-.0-9A-Za-z]{0,64}$"
 
 
-def _address(value: str) -> str:
-    if value.startswith("unix:"):
-        raise ValueError("UDP needs host:port or [ipv6]:port, not a unix socket")
-    split_address(value)
-    return value
-
-
-def _external(values: tuple[str, ...]) -> tuple[str, ...]:
+def _check_families(values: tuple[str, ...]) -> None:
     families = [_family(value) for value in values]
     if len(set(families)) < len(families):
         raise ValueError("at most one IPv4 and one IPv6 address")
-    return values
 
 
 def _family(value: str) -> int:
@@ -39,7 +30,7 @@ class DhtSettings(Section):
 
     enabled: bool = False
     """Run a node of the DHT. While it is off, no socket is open."""
-    listen: Annotated[tuple[Annotated[str, AfterValidator(_address)], ...], Field(max_length=2)] = (
+    listen: Annotated[tuple[Annotated[str, checked_by(check_udp_listen)], ...], Field(max_length=2)] = (
         "0.0.0.0:6881",
         "[::]:6881",
     )
@@ -49,7 +40,7 @@ class DhtSettings(Section):
     bootstrap: tuple[UdpAddress, ...] = ()
     """Nodes to begin with, `host:port` or `[ipv6]:port`. None is built in. Saved nodes come first; then these and
     clients of public swarms."""
-    external_address: Annotated[tuple[str, ...], AfterValidator(_external)] = ()
+    external_address: Annotated[tuple[str, ...], checked_by(_check_families)] = ()
     """This host's addresses as others see them, at most one IPv4 and one IPv6 address. Unset: what other nodes
     report."""
     torrents: Literal["public", "all", "any"] = "public"

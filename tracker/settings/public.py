@@ -2,10 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from tracker.settings.types import ListenAddress, Network, Reloaded, Section
-from tracker.wire.endpoint import split_address
+from tracker.settings.types import ListenAddress, Network, Reloaded, Section, check_udp_listen, checked_by
 
 
 class HttpSettings(Section):
@@ -55,25 +54,18 @@ class HttpSettings(Section):
 AUTO, OFF = "auto", "off"
 
 
-def _udp_addresses(listen: tuple[str, ...]) -> tuple[str, ...]:
+def _check_udp(listen: tuple[str, ...]) -> None:
     if not listen or (len(listen) > 1 and not {AUTO, OFF}.isdisjoint(listen)):
         raise ValueError("write auto, off, or addresses: host:port or [ipv6]:port")
     for address in listen:
         if address not in (AUTO, OFF):
-            _check(address)
-    return listen
-
-
-def _check(address: str) -> None:
-    if address.startswith("unix:"):
-        raise ValueError("UDP needs host:port or [ipv6]:port, not a unix socket")
-    split_address(address)
+            check_udp_listen(address)
 
 
 class UdpSettings(Section):
     """Announces over UDP."""
 
-    listen: Annotated[tuple[str, ...], AfterValidator(_udp_addresses)] = (AUTO,)
+    listen: Annotated[tuple[str, ...], checked_by(_check_udp)] = (AUTO,)
     """Addresses for announces over UDP: `host:port` or `[ipv6]:port`. `auto`: the TCP addresses of `http.listen`, but
     none with trusted proxies or where passkeys are required. `off`: none."""
     receive_buffer_bytes: Annotated[int, Field(ge=4096, le=1073741824)] = 4194304

@@ -3,32 +3,29 @@
 import re
 from ipaddress import ip_network
 from typing import Annotated
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
-from tracker.settings.types import ListenAddress, Network, Reloaded, Section
+from tracker.settings.types import ListenAddress, Network, Reloaded, Section, checked_by, url_parts
 
 MIN_KEY_LENGTH = 32
 _KEY = re.compile(rf"[-_0-9A-Za-z]{{{MIN_KEY_LENGTH},}}", re.ASCII)
 
 
-def _key(value: SecretStr) -> SecretStr:
+def _check_key(value: SecretStr) -> None:
     if not _KEY.fullmatch(value.get_secret_value()):
         raise ValueError(f"must have at least {MIN_KEY_LENGTH} letters, digits, _ or -")
-    return value
 
 
-def _zone(name: str) -> str:
+def _check_zone(name: str) -> None:
     try:
         ZoneInfo(name)
     except (ValueError, OSError, ZoneInfoNotFoundError) as error:
         raise ValueError("is no time zone, such as UTC or Europe/Berlin") from error
-    return name
 
 
-Key = Annotated[SecretStr, AfterValidator(_key)]
+Key = Annotated[SecretStr, checked_by(_check_key)]
 
 
 class SiteSettings(Section):
@@ -53,7 +50,7 @@ class SiteSettings(Section):
     `TRACKER_CHANGES__UPDATES_SECONDS`. Unset: off."""
     mapping: Annotated[str, Field(min_length=1)] = "unit3d"
     """Which tables and columns it has: `unit3d`, `gazelle`, `nexusphp`, or the path of a mapping file."""
-    time_zone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    time_zone: Annotated[str, checked_by(_check_zone)] = "UTC"
     """Time zone of dates without one in the site's tables (MySQL's `DATETIME`), such as `Asia/Shanghai`: NexusPHP's
     `TIMEZONE`. UNIT3D and Gazelle write UTC."""
     sync_in_tracker: bool = True
@@ -68,23 +65,15 @@ MAX_WEBHOOKS = 8
 MIN_SECRET_LENGTH = 16
 
 
-def _webhook_urls(urls: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+def _check_webhook_urls(urls: tuple[SecretStr, ...]) -> None:
     """The error names the position in the list, because a URL may contain a secret."""
     for number, url in enumerate(urls, 1):
         text = url.get_secret_value()
-        try:
-            parts = urlsplit(text)
-            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            valid = False
-        if not valid or "@" in parts.netloc or "#" in text or " " in text or not text.isprintable():
+        parts = url_parts(text, "http", "https")
+        if not parts or "@" in parts.netloc or "#" in text or " " in text:
             raise ValueError(f"number {number} is not an http:// or https:// URL without user and fragment")
     if len({url.get_secret_value() for url in urls}) < len(urls):
         raise ValueError("a URL is given twice")
-    return urls
-
-
-WebhookUrls = Annotated[tuple[SecretStr, ...], AfterValidator(_webhook_urls)]
 
 
 class ChangeSettings(Section):
@@ -96,7 +85,7 @@ class ChangeSettings(Section):
     updates_seconds: Annotated[int, Field(ge=0, le=3600)] = 0
     """How often the feed tells that a peer has announced: `updated`, at most once in so many seconds for each peer,
     with its values then. 0: it does not tell."""
-    webhook_urls: Annotated[WebhookUrls, Field(max_length=MAX_WEBHOOKS)] = ()
+    webhook_urls: Annotated[tuple[SecretStr, ...], checked_by(_check_webhook_urls), Field(max_length=MAX_WEBHOOKS)] = ()
     """Where each change is posted, in signed batches: `http://` or `https://` URLs. Needs `max_entries` and a secret
     for each URL."""
     webhook_secret: SecretStr | None = None
@@ -137,16 +126,11 @@ class ChangeSettings(Section):
 INFO_HASH = "{info_hash}"
 
 
-def _torrent_url(value: str) -> str:
-    if not value:
-        return value
+def _check_torrent_url(value: str) -> None:
     head, name, rest = value.partition(INFO_HASH)
-    if not name or not head.startswith(("http://", "https://")) or any(mark in head + rest for mark in '{}<>" '):
+    valid = name and head.startswith(("http://", "https://")) and not any(mark in head + rest for mark in '{}<>" ')
+    if value and not valid:
         raise ValueError(f"must be an http:// or https:// URL with {INFO_HASH} in it")
-    return value
-
-
-TorrentUrl = Annotated[str, AfterValidator(_torrent_url)]
 
 
 class WorkSettings(Section):
@@ -161,6 +145,6 @@ class WorkSettings(Section):
     legacy_status: bool = False
     """Answer claims above the project's rate with status 420 instead of 429, as clients of ArchiveTeam's
     universal-tracker expect."""
-    torrent_url: TorrentUrl = ""
+    torrent_url: Annotated[str, checked_by(_check_torrent_url)] = ""
     """Where claimants download a .torrent file: a URL in which `{info_hash}` stands for its 40 hex digits. Empty: they
     get a magnet link only."""

@@ -23,8 +23,6 @@ from tracker.errors import SettingsError, plain
 from tracker.settings.model import FIELDS, PREFIX, Settings, variable
 
 ENV_FILE = Path(".env")
-
-
 _VARIABLES = {variable(*field): field for field in FIELDS}
 _DOTTED = [".".join(field) for field in FIELDS]
 
@@ -103,15 +101,11 @@ def _from_toml(path: Path) -> _Source:
     unknown = [section for section in data if section not in sections]
     unknown += [".".join(field) for field in given if field not in FIELDS]
     lines = [f"{dotted} in {path} is not a setting{_nearest(dotted, _DOTTED)}" for dotted in unknown]
-    return _Source(_known(data), lines, lambda section, name: f"{section}.{name} in {path}")
-
-
-def _known(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {
+    known = {
         section: {name: value for name, value in part.items() if (section, name) in FIELDS}
-        for section, part in data.items()
-        if section in Settings.model_fields and isinstance(part, dict)
+        for section, part in sections.items()
     }
+    return _Source(known, lines, lambda section, name: f"{section}.{name} in {path}")
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 import json
 import re
+from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, ClassVar, TypeVar, get_origin
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationInfo, field_validator
 
@@ -16,6 +17,16 @@ MAX_SECONDS, MAX_BYTES = 10**12, 2**53 - 1
 second."""
 
 
+def checked_by(check: Callable[[Any], object]) -> AfterValidator:
+    """``check`` raises ValueError for a wrong value; others stay as they are."""
+
+    def validate(value: Any) -> Any:
+        check(value)
+        return value
+
+    return AfterValidator(validate)
+
+
 def _network(value: object) -> object:
     # Parsed here, because pydantic reports two errors for a union, both without the reason.
     return ip_network(value.strip()) if isinstance(value, str) else value
@@ -24,14 +35,19 @@ def _network(value: object) -> object:
 Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(_network)]
 
 
+def url_parts(text: str, *schemes: str) -> SplitResult | None:
+    """Those of a URL with one of these schemes and a host; None for any other text."""
+    try:
+        parts = urlsplit(text)
+        valid = parts.scheme in schemes and parts.hostname and parts.port != 0 and text.isprintable()
+    except ValueError:
+        return None
+    return parts if valid else None
+
+
 def _web_address(value: str) -> str:
     """The error does not show the value: it may contain a key."""
-    try:
-        parts = urlsplit(value)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid or re.search(r"[@?#\s]", value) or not value.isprintable():
+    if not url_parts(value, "http", "https") or re.search(r"[@?#\s]", value):
         raise ValueError("must be an http:// or https:// URL without user, query and fragment")
     return value.rstrip("/")
 
@@ -42,13 +58,9 @@ WebAddress = Annotated[str, AfterValidator(_web_address)]
 
 def _announce_base(value: str) -> str:
     """The error does not show the value: it may contain a passkey."""
-    try:
-        parts = urlsplit(value)
-        valid = parts.scheme in ("https", "http", "udp", "wss", "ws") and bool(parts.hostname) and parts.port != 0
-        valid = valid and (parts.scheme != "udp" or parts.port is not None)
-    except ValueError:
-        valid = False
-    if not valid or re.search(r"[@?#\s<>\"]", value) or not value.isprintable() or parts.path.strip("/"):
+    parts = url_parts(value, "https", "http", "udp", "wss", "ws")
+    valid = parts is not None and (parts.scheme != "udp" or parts.port is not None) and not parts.path.strip("/")
+    if not valid or re.search(r"[@?#\s<>\"]", value):
         raise ValueError("must be the URL of a server, such as https://tracker.example, without a path")
     return value.rstrip("/")
 
@@ -65,22 +77,15 @@ def host_and_port(address: str) -> tuple[str, int]:
     return found[1] or found[2], int(found[3])
 
 
-def _udp_address(value: str) -> str:
-    host_and_port(value)
-    return value
-
-
-UdpAddress = Annotated[str, AfterValidator(_udp_address)]
-
-
-def _listen_address(value: str) -> str:
-    if not value.startswith("unix:"):
-        split_address(value)
-    return value
-
-
-ListenAddress = Annotated[str, AfterValidator(_listen_address)]
+UdpAddress = Annotated[str, checked_by(host_and_port)]
+ListenAddress = Annotated[str, checked_by(lambda value: value.startswith("unix:") or split_address(value))]
 """``host:port``, ``[ipv6]:port`` or ``unix:/path``."""
+
+
+def check_udp_listen(value: str) -> None:
+    if value.startswith("unix:"):
+        raise ValueError("UDP needs host:port or [ipv6]:port, not a unix socket")
+    split_address(value)
 
 
 def _site_url(value: str) -> str:
@@ -96,7 +101,7 @@ SiteUrl = Annotated[str, AfterValidator(_site_url)]
 """The URL of a site as browsers show it, without a path."""
 
 
-def _announce_urls(urls: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+def _check_announce_urls(urls: tuple[SecretStr, ...]) -> None:
     """The error names the position in the list, because a URL may contain a passkey."""
     for number, url in enumerate(urls, 1):
         try:
@@ -105,10 +110,9 @@ def _announce_urls(urls: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
             raise ValueError(
                 f"number {number} is not an announce URL: http, https or udp, a host, and for udp a port"
             ) from None
-    return urls
 
 
-AnnounceUrls = Annotated[tuple[SecretStr, ...], AfterValidator(_announce_urls)]
+AnnounceUrls = Annotated[tuple[SecretStr, ...], checked_by(_check_announce_urls)]
 """Other trackers; tracker_url.py validates the URLs and masks their passkeys."""
 
 
@@ -120,12 +124,7 @@ def queue_numbers(texts: tuple[str, ...]) -> dict[str, int]:
     return numbers
 
 
-def _queue_numbers(texts: tuple[str, ...]) -> tuple[str, ...]:
-    queue_numbers(texts)
-    return texts
-
-
-QueueNumbers = Annotated[tuple[str, ...], AfterValidator(_queue_numbers)]
+QueueNumbers = Annotated[tuple[str, ...], checked_by(queue_numbers)]
 """Numbers of some job queues, each written ``queue:number``."""
 
 
