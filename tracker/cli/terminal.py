@@ -64,6 +64,14 @@ def say_json(row: Row) -> None:
     typer.echo(json.dumps(row))
 
 
+def show(row: Row, text: str, *, as_json: bool) -> None:
+    """One line: the row, or what it says in words."""
+    if as_json:
+        say_json(row)
+    else:
+        say(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """``width`` 0: the column shares the remaining width. ``optional``: left out of a table that would be too wide."""

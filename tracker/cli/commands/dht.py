@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, Limit, Pages, group, lists, load_settings, with_store
+from tracker.cli.commands import AsJson, Limit, Pages, group, lists, load_settings
 from tracker.cli.terminal import Moment, Row, complain, describe, note, say, say_json
 from tracker.errors import ClientError
 from tracker.store.dht.status import NodeStatus, fields_of
@@ -54,32 +54,25 @@ async def hashes(
 
 
 @dht.command("find")
-def find(info_hash: str, as_json: AsJson = False) -> None:
+async def find(store: Store, info_hash: str, as_json: AsJson = False) -> None:
     """Look up a torrent in the DHT now, for up to 45 seconds: its seeders and peers. Only torrents that take part."""
+    from tracker.app import dht_client  # noqa: PLC0415
+
     settings, wanted = load_settings().dht, parse_info_hash(info_hash)
     if not settings.enabled:
         raise ClientError("the DHT is off (TRACKER_DHT__ENABLED=true)")
-
-    async def work(store: Store) -> None:
-        from tracker.app import dht_client  # noqa: PLC0415
-
-        every = settings.torrents == "all"
-        if await store.dht_torrents.no_longer_part([wanted], all_torrents=every):
-            raise ClientError(
-                "this torrent does not take part in the DHT: it is not registered as public, see docs/dht.md"
-            )
-        saved = [await store.dht_nodes.load(name) for name in await store.dht_nodes.names()]
-        found = await dht_client.find(settings, saved, wanted)
-        if found is None:
-            raise ClientError("no node of the DHT answered; is UDP blocked, or TRACKER_DHT__BOOTSTRAP empty?")
-        if as_json:
-            say_json(found._asdict())
-            return
-        say(f"{found.seeders} seeders, {found.peers} peers; {found.answered} nodes answered")
-        for endpoint in found.endpoints:
-            say(endpoint)
-
-    with_store(work)
+    if await store.dht_torrents.no_longer_part([wanted], all_torrents=settings.torrents == "all"):
+        raise ClientError("this torrent does not take part in the DHT: it is not registered as public, see docs/dht.md")
+    saved = [await store.dht_nodes.load(name) for name in await store.dht_nodes.names()]
+    found = await dht_client.find(settings, saved, wanted)
+    if found is None:
+        raise ClientError("no node of the DHT answered; is UDP blocked, or TRACKER_DHT__BOOTSTRAP empty?")
+    if as_json:
+        say_json(found._asdict())
+        return
+    say(f"{found.seeders} seeders, {found.peers} peers; {found.answered} nodes answered")
+    for endpoint in found.endpoints:
+        say(endpoint)
 
 
 @dht.command("ping")

@@ -1,7 +1,7 @@
 """``tracker export``."""
 
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from io import TextIOWrapper
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import IO, Annotated
 import typer
 
 from tracker.cli.commands import EVERYTHING, in_no_order, in_order, with_store
-from tracker.cli.files.rows import COLUMNS, WHAT, CsvRows, JsonRows, Kind, Row, text_of
+from tracker.cli.files.rows import COLUMNS, WHAT, Kind, Row, csv_writer, json_writer, text_of
 from tracker.cli.progress import progress
 from tracker.errors import StoreUnavailable
 from tracker.operations.peers import format_prefix
@@ -62,12 +62,12 @@ def export_records(
         with ExitStack() as stack:
             missing = stack.enter_context(noting_unavailable_shards())
             out = _opened(stack, file)
-            rows = CsvRows(out, kinds[0]) if form == "csv" else JsonRows(out)
+            write = csv_writer(out, kinds[0]) if form == "csv" else json_writer(out)
             with progress("exported", quiet=file is None) as shown:
                 for kind in kinds:
                     async for page in _pages(store, kind, passkeys=not no_passkeys, with_auto=with_auto):
                         for row in page:
-                            rows.write(kind, row)
+                            write(kind, row)
                         shown.advance(len(page))
             if missing:
                 raise StoreUnavailable(f"the store does not answer for {named(missing)}; nothing was exported")
@@ -86,40 +86,33 @@ def _opened(stack: ExitStack, path: Path | None) -> IO[str]:
 
 
 def _pages(store: Store, kind: Kind, *, passkeys: bool, with_auto: bool) -> Pages:
-    if kind == "torrent":
-        return _torrents(store, with_auto=with_auto)
-    if kind == "user":
-        return _users(store, passkeys=passkeys)
-    if kind in ("client", "denied_client"):
-        return _clients(store.allow_list if kind == "client" else store.deny_list, *COLUMNS[kind])
-    others = {"denial": _denials, "freeleech_token": _freeleech_tokens, "user_torrent": _user_torrents}
-    return others[kind](store)
+    readers: dict[Kind, Callable[[], Pages]] = {
+        "torrent": lambda: _torrents(store, with_auto=with_auto),
+        "user": lambda: _users(store, passkeys=passkeys),
+        "denial": lambda: _denials(store),
+        "client": lambda: _clients(store.allow_list, "name"),
+        "denied_client": lambda: _clients(store.deny_list, "reason"),
+        "freeleech_token": lambda: _freeleech_tokens(store),
+        "user_torrent": lambda: _user_torrents(store),
+    }
+    return readers[kind]()
 
 
 async def _torrents(store: Store, *, with_auto: bool) -> Pages:
     async for page in in_no_order(store.torrents.page):
-        wanted = (each for each in page if each.registered)
-        yield [_torrent_row(each) for each in wanted if with_auto or each.fields.get("auto") != "1"]
-
-
-def _torrent_row(found: Torrent) -> Row:
-    row = {"info_hash": found.info_hash.hex(), **found.settable(), "snatches": found.completions}
-    return _row({**row, "torrent_id": found.torrent_id})
+        wanted = (each for each in page if each.registered and (with_auto or each.fields.get("auto") != "1"))
+        yield [_row("torrent", each, info_hash=each.info_hash.hex(), snatches=each.completions) for each in wanted]
 
 
 async def _users(store: Store, *, passkeys: bool) -> Pages:
     async for page in in_order(EVERYTHING, store.users.page):
-        yield [_user_row(each, passkeys=passkeys) for each in page]
+        yield [_row("user", each, passkey=each.passkey if passkeys else "") for each in page]
 
 
-def _user_row(found: User, *, passkeys: bool) -> Row:
-    passkey = found.passkey if passkeys else ""
-    return _row({"user_id": found.user_id, "passkey": passkey, **found.settable()})
-
-
-def _row(fields: Mapping[str, str | int | float | None]) -> Row:
+def _row(kind: Kind, found: Torrent | User, **others: str | int) -> Row:
     """The record as text; a multiplier of 1 is empty, as nearly all are."""
-    row = {name: text_of(value) for name, value in fields.items()}
+    values = {**found.settable(), **others}
+    row = {name: text_of(values[name] if name in values else getattr(found, name)) for name in COLUMNS[kind]}
     for name in MULTIPLIERS:
         if row[name] == "1":
             row[name] = row[f"{name}_until"] = ""
@@ -131,9 +124,9 @@ async def _denials(store: Store) -> Pages:
         yield [{"info_hash": each.info_hash.hex(), "reason": each.reason} for each in page]
 
 
-async def _clients(clients: AllowList | DenyList, *names: str) -> Pages:
+async def _clients(clients: AllowList | DenyList, about: str) -> Pages:
     async for page in in_no_order(clients.page):
-        yield [dict(zip(names, (format_prefix(prefix), text), strict=True)) for prefix, text in page]
+        yield [{"prefix": format_prefix(prefix), about: text} for prefix, text in page]
 
 
 async def _freeleech_tokens(store: Store) -> Pages:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import EVERYTHING, InfoHash, Pages, audited, change_store, group, in_order, lists
+from tracker.cli.commands import EVERYTHING, InfoHash, Pages, audited, group, in_order, lists
 from tracker.cli.terminal import Moment, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
@@ -15,6 +15,7 @@ from tracker.operations.torrents import counting_torrent
 from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import parse_end
 from tracker.store.store import Store
+from tracker.store.torrents.torrents import Torrent
 
 UserId = Annotated[str, typer.Argument(metavar="USER", help="User id.")]
 
@@ -22,7 +23,10 @@ freeleech = group("Give users freeleech tokens: downloads of one torrent that do
 
 
 @freeleech.command("give")
-def give_token(
+@audited("freeleech.give")
+async def give_token(
+    store: Store,
+    change: Change,
     user_id: UserId,
     info_hash: InfoHash,
     until: Annotated[
@@ -36,28 +40,26 @@ def give_token(
 ) -> None:
     """Give a token, or change the end of the one that the user has."""
     end = parse_end(until, time.time())
-
-    async def work(store: Store, change: Change) -> None:
-        await change.touch("user", user_id)
-        await change.touch("torrent", info_hash)
-        torrent = await counting_torrent(store, parse_info_hash(info_hash))
-        await store.freeleech.give(user_id, torrent.torrent_id, end)
-        says = "without an end" if end is None else f"until {Moment(end)}"
-        say(f"user {user_id} downloads {info_hash} freely {says}")
-
-    change_store("freeleech.give", work)
+    torrent = await _touched(store, change, user_id, info_hash)
+    await store.freeleech.give(user_id, torrent.torrent_id, end)
+    says = "without an end" if end is None else f"until {Moment(end)}"
+    say(f"user {user_id} downloads {info_hash} freely {says}")
 
 
 @freeleech.command("revoke")
 @audited("freeleech.revoke")
 async def revoke_token(store: Store, change: Change, user_id: UserId, info_hash: InfoHash) -> None:
     """Take a token back."""
-    await change.touch("user", user_id)
-    await change.touch("torrent", info_hash)
-    torrent = await counting_torrent(store, parse_info_hash(info_hash))
+    torrent = await _touched(store, change, user_id, info_hash)
     if not await store.freeleech.take_back(user_id, torrent.torrent_id):
         raise ClientError(f"user {user_id} has no token for this torrent")
     say(f"took back the token of user {user_id}")
+
+
+async def _touched(store: Store, change: Change, user_id: str, info_hash: str) -> Torrent:
+    await change.touch("user", user_id)
+    await change.touch("torrent", info_hash)
+    return await counting_torrent(store, parse_info_hash(info_hash))
 
 
 @freeleech.command("list")

@@ -10,15 +10,16 @@ from tracker.cli.terminal import Listing, Row, columns, complain, fitted, say
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
 
-Addresses = Annotated[
-    list[str], typer.Argument(metavar="ADDRESS…", help="IPv4 or IPv6, such as 192.0.2.1 or 2001:db8::1.")
-]
-
 geoip = group("Look up the location of addresses.")
 
 
 @geoip.command("lookup")
-def look_up(addresses: Addresses, as_json: AsJson = False) -> None:
+def look_up(
+    addresses: Annotated[
+        list[str], typer.Argument(metavar="ADDRESS…", help="IPv4 or IPv6, such as 192.0.2.1 or 2001:db8::1.")
+    ],
+    as_json: AsJson = False,
+) -> None:
     """Look up addresses in the database of TRACKER_GEOIP__DATABASE; unknown fields are empty."""
     path = load_settings().geoip_file
     if path is None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tracker.cli.commands import EVERYTHING, PAGE, LimitOrAll, Pages, Yes, audited, change_store, each, group, lists
+from tracker.cli.commands import EVERYTHING, PAGE, LimitOrAll, Pages, Yes, audited, each, group, lists
 from tracker.cli.commands.options import Given, columns_of, options_of
 from tracker.cli.progress import progress
 from tracker.cli.terminal import Row, columns, note, say
@@ -143,7 +143,10 @@ async def retry_job(store: Store, id: JobId) -> str:
 
 
 @jobs.command("purge")
-def purge_jobs(
+@audited("jobs.purge")
+async def purge_jobs(
+    store: Store,
+    change: Change,
     queue: QueueName = None,
     status: Purged = None,
     older_than: Annotated[
@@ -165,19 +168,12 @@ def purge_jobs(
             ended = "could have started" if status in ("pending", "retry") else "finished"
             which += f" that {ended} more than {older_than:g} hours ago"
         typer.confirm(f"Delete the {which}?", abort=True)
-
     before = None if older_than is None else time.time() - older_than * 3600
-
-    async def work(store: Store, change: Change) -> None:
-        total = 0
-        for name in await _queues(store, queue):
-            for each_status in statuses:
-                total += await store.jobs.purge(name, each_status, before)
-        change.note(queue=queue, status=" ".join(statuses), before=before and int(before))
-        change.count(deleted=total)
-        say(f"deleted {total}")
-
-    change_store("jobs.purge", work)
+    queues = await _queues(store, queue)
+    total = sum([await store.jobs.purge(name, each_status, before) for name in queues for each_status in statuses])
+    change.note(queue=queue, status=" ".join(statuses), before=before and int(before))
+    change.count(deleted=total)
+    say(f"deleted {total}")
 
 
 @jobs.command("reprocess")

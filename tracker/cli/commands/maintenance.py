@@ -7,7 +7,7 @@ import typer
 
 from tracker.cli.commands import AsJson, Yes, audited, change_store, load_settings, torrent_files, with_store
 from tracker.cli.progress import progress
-from tracker.cli.terminal import say, say_json
+from tracker.cli.terminal import say, show
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.operations.torrents import stale_files
@@ -65,7 +65,10 @@ async def reindex(store: Store, change: Change, as_json: AsJson = False) -> None
         raise ClientError("the store is out of memory: some lists are incomplete")
 
 
-def wipe_stats(
+@audited("wipe_stats")
+async def wipe_stats(
+    store: Store,
+    change: Change,
     uniques: Annotated[bool, typer.Option("--uniques", help="Delete unique users too.")] = False,
     repairs: Annotated[
         bool, typer.Option("--repairs", help="Reset only the count of repairs, which `tracker doctor` reports.")
@@ -81,29 +84,22 @@ def wipe_stats(
     if not yes and not repairs:
         too = " and all unique users" if uniques else ""
         typer.confirm(f"Delete all counters, latencies, histories and totals of the tracker{too}?", abort=True)
-
-    async def work(store: Store, change: Change) -> None:
-        if repairs:
-            change.count(repairs=await Maintenance(store).reset_repairs())
-            return
-        total = 0
-        with progress("deleted") as shown:
-            async for total in Maintenance(store).wipe_statistics(uniques=uniques):
-                shown.reach(total)
-        change.note(unique_users=uniques)
-        change.count(deleted=total)
-        say(f"deleted {total} keys")
-
-    change_store("wipe_stats", work)
+    if repairs:
+        change.count(repairs=await Maintenance(store).reset_repairs())
+        return
+    with progress("deleted") as shown:
+        async for total in Maintenance(store).wipe_statistics(uniques=uniques):
+            shown.reach(total)
+    change.note(unique_users=uniques)
+    change.count(deleted=shown.done)
+    say(f"deleted {shown.done} keys")
 
 
 def _show(findings: list[Finding], done: str, nothing: str, *, as_json: bool) -> None:
     for finding in findings:
         examples = ", ".join(finding.examples)
         changed = f", {finding.changed} {done}" if finding.changed else ""
-        if as_json:
-            say_json({**asdict(finding), "examples": examples})
-        else:
-            say(f"{finding.count} {finding.kind}{changed}: {examples}")
+        text = f"{finding.count} {finding.kind}{changed}: {examples}"
+        show({**asdict(finding), "examples": examples}, text, as_json=as_json)
     if not findings and not as_json:
         say(nothing)

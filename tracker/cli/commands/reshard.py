@@ -1,5 +1,7 @@
-"""``tracker reshard``: fills a new store from one with another number of shards."""
+"""``tracker reshard``: fills a new store from one with another number of shards. ``tracker torrent renumber``: gives
+torrents the ids of the site. No tracker runs meanwhile."""
 
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.cli.commands import AsJson, Yes, change_of, load_settings, run_async
 from tracker.cli.progress import progress
-from tracker.cli.terminal import describe, note, say, say_json
+from tracker.cli.terminal import describe, note, say, show
 from tracker.errors import ClientError, plain
 
 if TYPE_CHECKING:
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 60.0
 """A large key takes a server longer than an announce."""
+_SEPARATORS = re.compile(r"[ \t,;]+")
+_HASH_DIGITS = 40
 
 
 def reshard(
@@ -139,7 +144,51 @@ async def _copy(run: "Reshard", source: "Parts", target: "Parts", before: "Count
 
 def _show(before: "Counts", after: "Counts", *, as_json: bool) -> None:
     for name, number in before.figures.items():
-        if as_json:
-            say_json({"what": name, "before": number, "after": after.figures[name]})
-        else:
-            say(f"{name:<12}{number:>15,} before{after.figures[name]:>15,} after")
+        text = f"{name:<12}{number:>15,} before{after.figures[name]:>15,} after"
+        show({"what": name, "before": number, "after": after.figures[name]}, text, as_json=as_json)
+
+
+def renumber(file: Path) -> None:
+    """Raises ClientError, StoreRefused and StoreUnavailable."""
+    wanted = _read_ids(file)
+    run_async(_renumber(load_settings(), wanted))
+
+
+def _read_ids(file: Path) -> dict[str | InfoHash, str]:
+    """Raises ClientError."""
+    from tracker.store.torrents.torrents import is_torrent_id  # noqa: PLC0415
+
+    wanted: dict[str | InfoHash, str] = {}
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ClientError(f"{file} is not UTF-8 text") from error
+    for number, line in enumerate(lines, 1):
+        words = _SEPARATORS.split(line.strip())
+        if words == [""] or (number == 1 and not words[-1].isdigit()):
+            continue
+        if len(words) != 2 or not is_torrent_id(words[1]):
+            raise ClientError(f"{file} line {number}: needs an info hash or an id, and a new id of at most 14 digits")
+        try:
+            old = parse_info_hash(words[0]) if len(words[0]) == _HASH_DIGITS else words[0]
+        except ClientError as error:
+            raise ClientError(f"{file} line {number}: {error}") from None
+        if wanted.setdefault(old, words[1]) != words[1]:
+            raise ClientError(f"{file} line {number}: this torrent is in the file twice")
+    return wanted
+
+
+async def _renumber(settings: "Settings", wanted: dict[str | InfoHash, str]) -> None:
+    from tracker.store.resharding.renumber import Renumber  # noqa: PLC0415
+    from tracker.valkey.opening import command_server  # noqa: PLC0415
+
+    async with command_server(settings) as url, opened(settings, url, new=False) as parts:
+        run = Renumber(parts, time.time)
+        number = await run.begin(wanted)
+        with progress("keys read", 2 * await parts.size()) as shown:
+            async for read in run.run():
+                shown.reach(read)
+        change = change_of(parts.store, "torrent.renumber")
+        change.count(torrents=number)
+        await change.record()
+        say(f"renumbered {number} torrents")

@@ -18,23 +18,21 @@ from tracker.system.resources import raise_limit
 if TYPE_CHECKING:
     from tracker.app.service import Banner
 
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        max=64,
-        help="Processes that answer requests. With 2 or more, background work has its own process.",
-    ),
-]
 
-
-FailFast = Annotated[
-    bool, typer.Option("--fail-fast", help="End if the store is not ready within a second, instead of waiting.")
-]
-
-
-def serve(workers: Workers = None, fail_fast: FailFast = False) -> None:
+def serve(
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=64,
+            help="Processes that answer requests. With 2 or more, background work has its own process.",
+        ),
+    ] = None,
+    fail_fast: Annotated[
+        bool, typer.Option("--fail-fast", help="End if the store is not ready within a second, instead of waiting.")
+    ] = False,
+) -> None:
     """Serve until SIGTERM or Ctrl-C; a second signal stops at once. SIGHUP reloads settings."""
 
     def read() -> Settings:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli.commands import AsJson, config_file
-from tracker.cli.terminal import say, say_json
+from tracker.cli.terminal import show
 from tracker.settings import reference
 from tracker.settings.sources import load
 
@@ -19,7 +19,4 @@ def show_settings(
         typer.echo(reference.as_markdown(), nl=False)
         return
     for name, value in reference.values(load(config_file())).items():
-        if as_json:
-            say_json({"name": name, "value": value})
-        else:
-            say(f"{name}={value}")
+        show({"name": name, "value": value}, f"{name}={value}", as_json=as_json)

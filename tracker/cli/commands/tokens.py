@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli import terminal
-from tracker.cli.commands import AsJson, Pages, audited, change_store, config_file, group, lists
+from tracker.cli.commands import AsJson, Pages, audited, config_file, group, lists
 from tracker.cli.commands.options import row_of
 from tracker.cli.terminal import Row, announce_urls, note, say, say_json
 from tracker.operations.audit import Change
@@ -24,7 +23,10 @@ tokens = group("Manage tokens for the admin port: its API, its metrics and its d
 
 
 @tokens.command("create")
-def create_token(
+@audited("token.create")
+async def create_token(
+    store: Store,
+    change: Change,
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="What uses the token, such as `prometheus`; must be unique.")
     ],
@@ -49,23 +51,16 @@ def create_token(
             show_default="any",
         ),
     ] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Row:
     """Create a token and print it. It is not shown again: the store keeps only its hash."""
     if role not in ROLES:
         raise typer.BadParameter("--role must be read, operate or admin")
     if read_only and role == "operate":
         raise typer.BadParameter("give --role or --read-only")
     end = parse_end(expires or "", time.time())
-
-    async def work(store: Store, change: Change) -> None:
-        token, text = await store.tokens.create(
-            name, "read" if read_only else role, expires=end, addresses=addresses or ()
-        )
-        change.created("token", token.token_id)
-        terminal.describe({**_row(token), "token": text}, as_json=as_json)
-
-    change_store("token.create", work)
+    token, text = await store.tokens.create(name, "read" if read_only else role, expires=end, addresses=addresses or ())
+    change.created("token", token.token_id)
+    return {**_row(token), "token": text}
 
 
 @tokens.command("list")
@@ -97,21 +92,19 @@ async def sign_out(store: Store, change: Change) -> None:
     say(f"signed out: {ended}")
 
 
-def sign_in_link(as_json: AsJson = False) -> None:
+@audited("token.sign_in_link")
+async def sign_in_link(store: Store, change: Change, as_json: AsJson = False) -> None:
     """Print a link that signs a browser in to the dashboard, once, within 15 minutes, with role admin."""
+    del change  # it has no object
     admin = load(config_file()).admin
     if not admin.enabled:
         note("TRACKER_ADMIN__ENABLED is false in these settings: only a tracker with other settings accepts the link")
-
-    async def work(store: Store, _change: Change) -> None:
-        links = sign_in_urls(admin, await store.tokens.new_link())
-        if as_json:
-            say_json({"link": links[0], "seconds": LINK_SECONDS})
-            return
-        for link in links:
-            say(link)
-
-    change_store("token.sign_in_link", work)
+    links = sign_in_urls(admin, await store.tokens.new_link())
+    if as_json:
+        say_json({"link": links[0], "seconds": LINK_SECONDS})
+        return
+    for link in links:
+        say(link)
 
 
 def sign_in_urls(admin: AdminSettings, secret: str) -> Sequence[str]:

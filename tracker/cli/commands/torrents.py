@@ -154,7 +154,7 @@ def renumber_torrents(
 
     If it is interrupted, run it again with the same file. No tracker starts before it has come to its end.
     """
-    from tracker.cli.commands.renumber import renumber  # noqa: PLC0415  # other commands do not need it
+    from tracker.cli.commands.reshard import renumber  # noqa: PLC0415  # other commands do not need it
 
     renumber(file)
 

@@ -79,7 +79,10 @@ users = group("Manage users: passkeys, totals, hit-and-runs.")
 
 @users.command("add")
 @options_of(User)
-def add_user(
+@audited("user.add")
+async def add_user(
+    store: Store,
+    change: Change,
     user_id: Annotated[str | None, typer.Option("--id", help="User id. Default: the next free number.")] = None,
     passkey: Passkey = None,
     given: Given = None,
@@ -88,14 +91,10 @@ def add_user(
 ) -> None:
     """Add a user and print the passkey."""
     fields = given_multipliers(given or {}, until)
-
-    async def work(store: Store, change: Change) -> None:
-        added = await store.users.add(user_id, passkey, **fields)
-        change.given(fields)
-        change.created("user", added.user_id)
-        _show_passkey(added, as_json)
-
-    change_store("user.add", work)
+    added = await store.users.add(user_id, passkey, **fields)
+    change.given(fields)
+    change.created("user", added.user_id)
+    _show_passkey(added, as_json)
 
 
 @users.command("rotate")
@@ -140,7 +139,10 @@ async def disable_user(store: Store, who: EachUser, reason: Reason = None) -> st
 
 @users.command("edit")
 @options_of(User, Additions)
-def edit_user(
+@audited("user.edit")
+async def edit_user(
+    store: Store,
+    change: Change,
     who: Who,
     given: Given = None,
     once: Annotated[
@@ -159,22 +161,18 @@ def edit_user(
     fields, changes = given_rules(given or {}, until, rule, remove_rule)
     if not fields and not changes:
         raise typer.BadParameter("nothing to change: give an option such as --no-leech")
-
-    async def work(store: Store, change: Change) -> None:
-        await change.touch("user", who)
-        change.given(fields)
-        found = await store.users.find(who)
-        if once:
-            await store.repeats.begin(once, repr((found.user_id, sorted(fields.items()))).encode())
-        await store.users.edit(found.passkey, fields, once)
-        for each_rule in changes:
-            check_removed(await store.users.change_rule(found.passkey, each_rule))
-        say(f"changed user {found.user_id}")
-        if not fields.keys().isdisjoint(ADDITIONS):
-            found = await store.users.find(found.user_id)
-            say(f"uploaded {found.uploaded}, downloaded {found.downloaded}")
-
-    change_store("user.edit", work)
+    await change.touch("user", who)
+    change.given(fields)
+    found = await store.users.find(who)
+    if once:
+        await store.repeats.begin(once, repr((found.user_id, sorted(fields.items()))).encode())
+    await store.users.edit(found.passkey, fields, once)
+    for each_rule in changes:
+        check_removed(await store.users.change_rule(found.passkey, each_rule))
+    say(f"changed user {found.user_id}")
+    if not fields.keys().isdisjoint(ADDITIONS):
+        found = await store.users.find(found.user_id)
+        say(f"uploaded {found.uploaded}, downloaded {found.downloaded}")
 
 
 @users.command("delete")
@@ -195,13 +193,8 @@ async def show_user(store: Store, who: Who, passkeys: Passkeys = False) -> Row:
     found = await store.users.find(who)
     sets: Row = {**await store.users.set_sizes(found.user_id)}
     check = await store.shards.main_or(store.connect_checks.of_user(found.user_id), None)
-    row: Row = {
-        **_user_row(found, passkeys),
-        "unreported": found.unreported,
-        **sets,
-        "connectable": check.connectable if check else None,
-    }
-    return row
+    row: Row = {**_user_row(found, passkeys), "unreported": found.unreported, **sets}
+    return {**row, "connectable": check.connectable if check else None}
 
 
 @users.command("torrents")

@@ -9,7 +9,7 @@ with apostrophes and such a character. Reading removes one apostrophe, which res
 import csv
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO, Literal, get_args
 
@@ -170,24 +170,14 @@ def kind_of(fields: Mapping[str, object]) -> Kind:
     raise ClientError("needs info_hash, user_id or prefix")
 
 
-class CsvRows:
-    """Rows of one kind; the first line names the columns."""
-
-    def __init__(self, file: IO[str], kind: Kind) -> None:
-        # With CR and LF in the line terminator, the writer quotes fields that contain either.
-        self._rows = csv.writer(file, lineterminator="\r\n")
-        self._rows.writerow(("kind", *COLUMNS[kind]))
-
-    def write(self, kind: Kind, row: Row) -> None:
-        cells = (guarded(name, row.get(name, "")) for name in COLUMNS[kind])
-        self._rows.writerow((kind, *cells))
+def csv_writer(file: IO[str], kind: Kind) -> Callable[[Kind, Row], object]:
+    """Writes rows of one kind; the first line names the columns."""
+    # With CR and LF in the line terminator, the writer quotes fields that contain either.
+    lines = csv.writer(file, lineterminator="\r\n")
+    lines.writerow(("kind", *COLUMNS[kind]))
+    return lambda kind, row: lines.writerow((kind, *(guarded(name, row.get(name, "")) for name in COLUMNS[kind])))
 
 
-class JsonRows:
-    """Rows of any kind, one object per line."""
-
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-
-    def write(self, kind: Kind, row: Row) -> None:
-        self._file.write(json.dumps({"kind": kind, **typed(row)}) + "\n")
+def json_writer(file: IO[str]) -> Callable[[Kind, Row], object]:
+    """Writes rows of any kind, one object per line."""
+    return lambda kind, row: file.write(json.dumps({"kind": kind, **typed(row)}) + "\n")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import PAGE, Limit, Month, Pages, change_store, in_order, lists, run_each
+from tracker.cli.commands import PAGE, Limit, Month, Pages, audited, in_order, lists, run_each
 from tracker.cli.commands.work.group import OlderThan, Project, commands
 from tracker.cli.terminal import Moment, Row, say
 from tracker.errors import ClientError
@@ -23,7 +23,10 @@ Everywhere = Annotated[bool, typer.Option("--everywhere", help="In all projects;
 
 
 @commands.command("release")
-def release_claims(
+@audited("claims.release")
+async def release_claims(
+    store: Store,
+    change: Change,
     project: Project,
     older_than: OlderThan = None,
     claimant: Annotated[str | None, typer.Option(help="Only claims of this claimant.")] = None,
@@ -34,22 +37,15 @@ def release_claims(
     """End claims that match all options. Their items return to the queues that they came from."""
     if not every and (older_than, claimant, item, prefix) == (None, None, None, None):
         raise typer.BadParameter("give --older-than, --claimant, --item, --prefix or --all")
-
-    async def work(store: Store, change: Change) -> None:
-        await change.touch("project", project)
-        await store.work.projects.get(project)
-        released = await store.work.claims.release_all(
-            project,
-            claimant=claimant,
-            item=item,
-            prefix=prefix or "",
-            older_than=None if older_than is None else older_than * 3600,
-        )
-        change.note(claimant=claimant, item=item, item_prefix=prefix, older_than_hours=older_than)
-        change.count(released=released)
-        say(f"released {released}")
-
-    change_store("claims.release", work)
+    await change.touch("project", project)
+    await store.work.projects.get(project)
+    seconds = None if older_than is None else older_than * 3600
+    released = await store.work.claims.release_all(
+        project, claimant=claimant, item=item, prefix=prefix or "", older_than=seconds
+    )
+    change.note(claimant=claimant, item=item, item_prefix=prefix, older_than_hours=older_than)
+    change.count(released=released)
+    say(f"released {released}")
 
 
 @commands.command("block")

@@ -9,7 +9,7 @@ import typer
 
 from tracker.cli.commands import EVERYTHING, PAGE, AsJson, LimitOrAll, Pages, Yes, audited, change_store, lists
 from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, commands
-from tracker.cli.terminal import Moment, Row, describe, say
+from tracker.cli.terminal import Moment, Row, say, show
 from tracker.errors import ClientError, existing
 from tracker.operations import work as work_operations
 from tracker.operations.audit import Change
@@ -42,10 +42,8 @@ def add_items(
         done = await work_operations.add_items(store, project, new, again=again)
         change.note(queue=queue, claimants=" ".join(claimants or ()), again=again)
         change.count(processed=done.processed, added=done.added)
-        if as_json:
-            describe({"processed": done.processed, "added": done.added}, as_json=True)
-        else:
-            say(f"processed {done.processed}, added {done.added}")
+        counted: Row = {"processed": done.processed, "added": done.added}
+        show(counted, f"processed {done.processed}, added {done.added}", as_json=as_json)
 
     change_store("items.add", work)
 
@@ -129,7 +127,10 @@ async def remove_items(store: Store, change: Change, project: Project, items: It
 
 
 @commands.command("purge")
-def purge_items(
+@audited("items.purge")
+async def purge_items(
+    store: Store,
+    change: Change,
     project: Project,
     status: Annotated[Literal["todo", "done"], typer.Option()] = "done",
     queue: Queue = "todo",
@@ -144,14 +145,9 @@ def purge_items(
         which += "" if older_than is None else f" of more than {older_than:g} hours ago"
         typer.confirm(f"Remove the {which} of {project}?", abort=True)
     before = None if older_than is None else time.time() - older_than * 3600
-
     place: Place = queue if status == "todo" else "done"
-
-    async def work(store: Store, change: Change) -> None:
-        await change.touch("project", project)
-        removed = await work_operations.purge_items(store, project, place, before=before)
-        change.note(list=place, before=before and int(before))
-        change.count(removed=removed)
-        say(f"removed {removed}")
-
-    change_store("items.purge", work)
+    await change.touch("project", project)
+    removed = await work_operations.purge_items(store, project, place, before=before)
+    change.note(list=place, before=before and int(before))
+    change.count(removed=removed)
+    say(f"removed {removed}")

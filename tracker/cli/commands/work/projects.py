@@ -1,18 +1,42 @@
-"""``tracker work projects``, ``create``, ``edit`` and ``delete``."""
+"""``tracker work policy``, ``projects``, ``create``, ``edit`` and ``delete``."""
 
 from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import Pages, Yes, audited, change_store, lists
+from tracker.cli.commands import Pages, Yes, audited, lists
 from tracker.cli.commands.options import Given, options_of
 from tracker.cli.commands.work.group import Project, commands
 from tracker.cli.terminal import Row, say
 from tracker.operations import work as work_operations
 from tracker.operations.audit import Change
 from tracker.store.store import Store
+from tracker.store.work.policy import Change as PolicyChange
 from tracker.store.work.records import Kind
 from tracker.store.work.records import Project as ProjectRecord
+
+
+@commands.command("policy")
+@lists("info_hash:40 seeders>8 average>8 copies>6 to:20 reason")
+async def preview_policy(
+    store: Store,
+    project: Project,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Required: this command only shows; the tracker applies the policy.")
+    ] = False,
+) -> Pages:
+    """Show what the policy of a project of kind `seeding` would change now, and why."""
+    if not dry_run:
+        raise typer.BadParameter("give --dry-run: the running tracker applies the policy every ten minutes")
+    yield map(_policy_row, await work_operations.policy_preview(store, project))
+
+
+def _policy_row(change: PolicyChange) -> Row:
+    return {
+        "info_hash": change.info_hash.hex(),
+        "to": change.queue or " ".join(change.asked),
+        **{name: getattr(change, name) for name in ("seeders", "average", "copies", "copies_before", "reason")},
+    }
 
 
 @commands.command("projects")
@@ -48,17 +72,14 @@ async def create_project(
 
 @commands.command("edit")
 @options_of(ProjectRecord)
-def edit_project(name: Project, given: Given = None) -> None:
+@audited("project.edit")
+async def edit_project(store: Store, change: Change, name: Project, given: Given = None) -> None:
     """Change settings of a project; others are unchanged. They apply to each claimant's next request."""
     if not given:
         raise typer.BadParameter("nothing to change: give an option such as --title")
-
-    async def work(store: Store, change: Change) -> None:
-        await change.touch("project", name)
-        await store.work.projects.edit(name, given)
-        say(f"changed {name}")
-
-    change_store("project.edit", work)
+    await change.touch("project", name)
+    await store.work.projects.edit(name, given)
+    say(f"changed {name}")
 
 
 @commands.command("delete")
