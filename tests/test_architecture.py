@@ -45,7 +45,18 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Sockets of peers. Front ends import core, never the store.
     "frontends": (*NOUNS, "core", "dht", "refusals", "settings", "system", "token_bucket", "wire"),
     # Coroutines that run until cancelled.
-    "workers": (*NOUNS, "core", "dht", "geoip", "settings", "store", "system.logger", "token_bucket", "wire"),
+    "workers": (
+        *NOUNS,
+        "core",
+        "dht",
+        "geoip",
+        "settings",
+        "store",
+        "system.http_client",
+        "system.logger",
+        "token_bucket",
+        "wire",
+    ),
     # The private server.
     "valkey": ("errors", "settings", "store", "system"),
     # What every process needs.
@@ -149,6 +160,7 @@ ONLY: dict[str, tuple[str, ...]] = {
     "aiohttp": (
         "admin",
         "system.aiohttp_connection",
+        "system.http_client",
         "frontends",
         "workers.push.stathat",
         "workers.upstreams",

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Self, TypeVar
 import aiohttp
 from pydantic import BaseModel, Field, ValidationError
 
-from tracker import __version__
 from tracker.errors import ClientError
+from tracker.system.http_client import open_session, read_body
 from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
 from tracker.wire.tracker_url import parse_tracker_url
 
@@ -106,8 +106,7 @@ class WorkApi:
     @classmethod
     @asynccontextmanager
     async def open(cls, url: str, identity: Identity) -> AsyncIterator[Self]:
-        headers = {"User-Agent": f"swarmkeeper/{__version__}"}
-        async with aiohttp.ClientSession(timeout=_TIMEOUT, headers=headers) as session:
+        async with open_session(_TIMEOUT) as session:
             yield cls(url, identity, session)
 
     async def request(self, free_bytes: int) -> Grant | None:
@@ -156,7 +155,7 @@ class WorkApi:
             async with self._session.request(
                 method, f"{self._url}/{path}", params=query, json=body_fields, headers=headers, allow_redirects=False
             ) as reply:
-                body = await _read(reply, _MAX_JSON_BYTES)
+                body = await read_body(reply, _MAX_JSON_BYTES, aiohttp.ClientPayloadError("too large"))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(f"the tracker does not answer ({type(error).__name__})") from error
         # 404 is the usual answer to a request when nothing is left.
@@ -186,7 +185,7 @@ class WorkApi:
             async with self._session.get(url, max_redirects=3) as reply:
                 if reply.status != 200:
                     raise Unavailable(f"the .torrent file is not available: status {reply.status}")
-                data = await _read(reply, MAX_BYTES)
+                data = await read_body(reply, MAX_BYTES, aiohttp.ClientPayloadError("too large"))
             parsed = await asyncio.to_thread(parse_torrent_file, data)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Unavailable(f"the .torrent file is not available ({type(error).__name__})") from error
@@ -196,17 +195,6 @@ class WorkApi:
             raise InvalidTorrent("the .torrent file is that of another torrent")
         announce = announce_url.encode()
         return b"d8:announce%d:%s%s" % (len(announce), announce, parsed.bare[1:]), parsed.size_bytes
-
-
-async def _read(reply: aiohttp.ClientResponse, max_bytes: int) -> bytes:
-    parts, length = [], 0
-    async for part in reply.content.iter_chunked(65_536):
-        length += len(part)
-        if length > max_bytes:
-            reply.close()
-            raise aiohttp.ClientPayloadError("too large")
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _parsed(model: type[Model], body: bytes) -> Model:

@@ -31,11 +31,11 @@ from typing import IO, Any
 
 import aiohttp
 
-from tracker import __version__
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP, update_notes
 from tracker.settings.background import GEOIP_SOURCES, GeoIPSettings
 from tracker.store.stats.counters import Count
+from tracker.system.http_client import open_session
 from tracker.system.logger import Logger
 
 DBIP = "https://download.db-ip.com/free"
@@ -199,14 +199,7 @@ async def update_now(settings: GeoIPSettings, file: Path | None, now: float) -> 
 
 
 async def _fetch(source: Source, file: Path, tls: ssl.SSLContext | None) -> dict[str, str] | None:
-    headers = {"User-Agent": f"swarmkeeper/{__version__}", "Accept-Encoding": "identity"}
-    async with aiohttp.ClientSession(
-        headers=headers,
-        timeout=TIMEOUT,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        connector=aiohttp.TCPConnector(ssl=tls or ssl.create_default_context()),
-    ) as session:
+    async with open_session(TIMEOUT, tls=tls or ssl.create_default_context()) as session:
         for url in source.urls:
             async with session.get(url, headers={**source.headers, **_conditions(file, url)}) as response:
                 if response.status == 304:

@@ -22,13 +22,13 @@ from typing import Any
 import aiohttp
 from redis.exceptions import RedisError
 
-from tracker import __version__
 from tracker.errors import StoreUnavailable
 from tracker.store.changes.changes import ChangePage, Changes
 from tracker.store.changes.webhooks import LEASE_SECONDS, Webhooks, WebhookState, receiver_of, webhook_id
 from tracker.store.client.connection import Connection
 from tracker.store.jobs.lease import Lease
 from tracker.store.stats.counters import Count
+from tracker.system.http_client import open_session
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever
 
@@ -88,14 +88,8 @@ class WebhookWorker:
         """Runs until cancelled. Ends at once without URLs."""
         if not self.receivers:
             return
-        async with aiohttp.ClientSession(
-            # The receiver may close a kept connection at the moment that it is used again.
-            connector=aiohttp.TCPConnector(force_close=True),
-            timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            headers={"Content-Type": "application/json", "User-Agent": f"swarmkeeper/{__version__}"},
-        ) as session:
+        timeout, headers = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS), {"Content-Type": "application/json"}
+        async with open_session(timeout, headers, keep_alive=False) as session:
             async with asyncio.TaskGroup() as tasks:
                 for url in self.receivers:
                     tasks.create_task(self._deliver_all(session, url))

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientSession, ClientTimeout
 from yarl import URL
 
 from tests.waiting import eventually, within
@@ -14,9 +14,10 @@ from tests.workers.upstreams.harness import HASH, OTHER, Respond, answering, htt
 from tracker import __version__
 from tracker.bittorrent import Announce, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
+from tracker.system.http_client import open_session
 from tracker.wire.http_tracker_reply import MAX_BYTES
 from tracker.wire.tracker_url import parse_tracker_url
-from tracker.workers.upstreams.http import HttpTracker, _redirected, open_session
+from tracker.workers.upstreams.http import HttpTracker, _redirected
 from tracker.workers.upstreams.upstream import Unreachable
 
 COUNTS = scrape_body({HASH: (3, 9, 2)})
@@ -27,7 +28,7 @@ OBSERVER = Announce(
 
 @pytest.fixture
 async def session() -> AsyncIterator[ClientSession]:
-    async with open_session() as session:
+    async with open_session(ClientTimeout(total=None)) as session:
         yield session
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 
 from tracker.settings.background import StatHatSettings
+from tracker.system.http_client import open_session, read_body
 from tracker.workers.push.sender import ACCEPTED, Outcome, Result, Sample, Send, shorten
 
 TIMEOUT_SECONDS = 10.0
@@ -22,7 +23,7 @@ _BAD_BATCH = (400, 413, 422)
 _BAD_ADDRESS = (404, 405, 410)
 _BUSY = (408, 425, 429, 502, 503, 504)
 _KINDS = {"count": "count", "gauge": "value"}
-_HEADERS = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
+_HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
 _KEY_REJECTED = "EZ key rejected: check TRACKER_STATHAT__EZKEY"
 
 
@@ -41,14 +42,8 @@ class StatHat:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Send]:
-        async with aiohttp.ClientSession(
-            # The server may close a kept connection at the moment that it is used again.
-            connector=aiohttp.TCPConnector(force_close=True),
-            timeout=aiohttp.ClientTimeout(total=self.timeout_seconds),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            headers=_HEADERS,
-        ) as session:
+        timeout = aiohttp.ClientTimeout(total=self.timeout_seconds)
+        async with open_session(timeout, _HEADERS, keep_alive=False) as session:
 
             async def send(samples: Sequence[Sample]) -> Result:
                 return await self._post(session, samples)
@@ -59,7 +54,7 @@ class StatHat:
         url = f"{self._settings.url}/ez"
         try:
             async with session.post(url, data=self._body(samples), allow_redirects=False) as response:
-                body = await _read(response)
+                body = await read_body(response, _MAX_REPLY_BYTES, ValueError("too long"))
                 return parse_reply(response.status, response.headers.get("Retry-After", ""), body)
         except (aiohttp.ClientError, OSError, ValueError) as error:  # TimeoutError is an OSError
             return Result(Outcome.UNAVAILABLE, f"no reply ({type(error).__name__})")
@@ -76,16 +71,6 @@ class StatHat:
 def stat_name(prefix: str, name: str) -> str:
     """A name that StatHat accepts: no ``~`` (it splits names), no control character, at most 255 characters."""
     return shorten(_FORBIDDEN.sub(lambda found: f"%{ord(found[0]):02X}", prefix + name))
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """The body. Raises ValueError when it exceeds 16 KiB."""
-    body = b""
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > _MAX_REPLY_BYTES:
-            raise ValueError("too long")
-    return body
 
 
 def parse_reply(status: int, retry_after: str, body: bytes) -> Result:

@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
-from aiohttp import ClientSession
+from aiohttp import ClientSession, ClientTimeout
 
 from tracker.bittorrent import Address, Announce, Digits, Event, InfoHash, PeerId
 from tracker.settings.background import ScoringSettings
+from tracker.system.http_client import open_session
 from tracker.system.logger import Logger
 from tracker.token_bucket import TokenBucket
 from tracker.wire.tracker_url import TrackerUrl, parse_tracker_url
-from tracker.workers.upstreams.http import HttpTracker, open_session
+from tracker.workers.upstreams.http import HttpTracker
 from tracker.workers.upstreams.udp import UdpTracker
 from tracker.workers.upstreams.upstream import Counts, Observer, OtherTracker, Upstream, request_budget
 
@@ -30,6 +31,7 @@ TIMEOUT_SECONDS = 10.0
 """Time limit of one request. A slower tracker is paused like one that is down."""
 WITHIN_SECONDS = 75.0
 """Longer than any single request: a tracker that has not replied by then has failed."""
+_CONNECTIONS_PER_HOST = 4
 
 OnPeer = Callable[[InfoHash, Address], None]
 
@@ -116,7 +118,7 @@ class Upstreams:
         if url.scheme == "udp":
             return UdpTracker(url, timeout, self.monotonic)
         if self._session is None:
-            self._session = open_session()
+            self._session = open_session(ClientTimeout(total=None), limit_per_host=_CONNECTIONS_PER_HOST)
         return HttpTracker(url, self._session, timeout)
 
 

@@ -1,37 +1,23 @@
-"""A client for trackers over HTTP. It keeps no cookies, uses no proxy, bounds replies, and stays on the same host."""
+"""A client for trackers over HTTP. It bounds replies, and stays on the same host."""
 
 import asyncio
 from collections.abc import Sequence
 
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from aiohttp import ClientError, ClientResponse, ClientSession
 from yarl import URL
 
-from tracker import __version__
 from tracker.bittorrent import Announce, AnnounceReply, InfoHash, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
+from tracker.system.http_client import read_body
 from tracker.wire.http_tracker_reply import MAX_BYTES, announce_query, parse_announce, parse_scrape, scrape_query
 from tracker.wire.tracker_url import TrackerUrl
 from tracker.workers.upstreams.upstream import Unreachable
 
 MAX_SCRAPE = 50
 """Torrents in one scrape: a request line of 3,600 bytes, which every server accepts."""
-_CONNECTIONS_PER_HOST = 4
 _REDIRECTS = 2
 _REDIRECTED = (301, 302, 303, 307, 308)
 _TOO_MANY_REQUESTS = 429
-
-
-def open_session() -> ClientSession:
-    """The session shared by all trackers over HTTP. The caller closes it."""
-    return ClientSession(
-        connector=TCPConnector(limit_per_host=_CONNECTIONS_PER_HOST),
-        cookie_jar=DummyCookieJar(),
-        # Compressed replies could expand to any size.
-        headers={"User-Agent": f"swarmkeeper/{__version__}", "Accept-Encoding": "identity"},
-        auto_decompress=False,
-        trust_env=False,
-        timeout=ClientTimeout(total=None),
-    )
 
 
 class HttpTracker:
@@ -99,11 +85,7 @@ async def _body(response: ClientResponse) -> bytes:
         raise Unreachable(f"status {response.status}")
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise TrackerReplyError("reply is compressed although identity was requested")
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > MAX_BYTES:
-            raise TrackerReplyError("reply too large")
+    body = await read_body(response, MAX_BYTES, TrackerReplyError("reply too large"))
     if response.status != 200 and not body.startswith(b"d"):
         raise TrackerRefusal(f"status {response.status}")
-    return bytes(body)
+    return body
