@@ -14,18 +14,6 @@ from tracker.workers.site.mapping import SiteMapping, TableMapping, is_time
 
 Encode = Callable[[Any], Any]
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "INT": 32, "BIGINT": 64}
-_COUNTERS = frozenset(
-    {
-        "uploaded",
-        "downloaded",
-        "credited_uploaded",
-        "credited_downloaded",
-        "uncredited_downloaded",
-        "client_uploaded",
-        "client_downloaded",
-        "left",
-    }
-)
 _ADDRESSES = ("ip", "ipv4", "ipv6")
 _BYTES = {"ip": 16, "ipv4": 4, "ipv6": 16, "peer_id": 20, "info_hash": 20}
 
@@ -154,9 +142,14 @@ def _column_problems(where: str, column: Column[Any], value: str) -> list[str]:
     length = getattr(column.type, "length", None)
     if kind == "bytes" and length is not None and length < _BYTES.get(value, 0):
         return [f"column {where} is too small: {value} needs {_BYTES[value]} bytes"]
-    if kind == "number" and value in _COUNTERS and range_of(column)[1] < 2**53 - 1:
+    if kind == "number" and _is_total(value) and range_of(column)[1] < 2**53 - 1:
         return [f"column {where} is too small: {column.type} holds no totals; make it BIGINT"]
     return []
+
+
+def _is_total(value: str) -> bool:
+    """Whether it counts bytes."""
+    return value == "left" or value.endswith("loaded")
 
 
 def _kinds(value: str) -> Sequence[str]:

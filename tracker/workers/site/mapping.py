@@ -5,7 +5,7 @@ A file is TOML; ``presets/`` has those of known programs.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeGuard, get_args
@@ -16,54 +16,19 @@ Rows = Literal["users", "torrents", "history", "peers", "unregistered"]
 Constant = int | bool
 PRESETS = Path(__file__).parent / "presets"
 _TIMES = frozenset({"now", "last_seeded", "completed_at", "first_announce", "last_announce"})
+_ON_TORRENT = (
+    *("user_id", "torrent_id", "uploaded", "downloaded", "left", "active", "seeding", "agent", "total_time"),
+    *("first_announce", "last_announce"),
+)
 VALUES: Mapping[str, tuple[str, ...]] = {
     "users": ("user_id", "uploaded", "downloaded", "snatches"),
     "torrents": ("torrent_id", "info_hash", "seeders", "leechers", "snatches", "now", "last_seeded"),
     "history": (
-        "user_id",
-        "torrent_id",
-        "uploaded",
-        "downloaded",
-        "credited_uploaded",
-        "credited_downloaded",
-        "uncredited_downloaded",
-        "seed_time",
-        "leech_time",
-        "total_time",
-        "completed_at",
-        "first_announce",
-        "last_announce",
-        "peers",
-        "active",
-        "seeding",
-        "complete",
-        "left",
-        "agent",
-        "client_uploaded",
-        "client_downloaded",
-        "immune",
+        *_ON_TORRENT,
+        *("credited_uploaded", "credited_downloaded", "uncredited_downloaded", "client_uploaded", "client_downloaded"),
+        *("seed_time", "leech_time", "completed_at", "complete", "peers", "immune"),
     ),
-    "peers": (
-        "user_id",
-        "torrent_id",
-        "peer_id",
-        "ip",
-        "ipv4",
-        "ipv6",
-        "port",
-        "agent",
-        "uploaded",
-        "downloaded",
-        "left",
-        "active",
-        "seeding",
-        "connectable",
-        "speed_up",
-        "speed_dn",
-        "total_time",
-        "first_announce",
-        "last_announce",
-    ),
+    "peers": (*_ON_TORRENT, "peer_id", "ip", "ipv4", "ipv6", "port", "connectable", "speed_up", "speed_dn"),
     "unregistered": ("user_id", "info_hash", "first_announce"),
 }
 """What a column may hold, by the kind of rows."""
@@ -80,22 +45,22 @@ _ADDED = {"users": ("uploaded", "downloaded", "snatches"), "history": ("uncredit
 
 @dataclass(frozen=True, slots=True)
 class TableMapping:
-    """One table. Each mapping has the columns with our values."""
+    """One table. Each mapping has the columns with our values; ``metadata`` has the name that files use."""
 
     rows: Rows
     name: str
     key: Mapping[str, str]
-    replaced: Mapping[str, str | Constant]
+    replaced: Mapping[str, str | Constant] = field(default_factory=dict, metadata={"name": "set"})
     """Columns that are replaced, by values of ours or constants."""
-    added: Mapping[str, str]
+    added: Mapping[str, str] = field(default_factory=dict, metadata={"name": "add"})
     """Columns to which what our value has grown is added. The site may change them itself."""
-    once: Mapping[str, str | Constant]
+    once: Mapping[str, str | Constant] = field(default_factory=dict)
     """Columns that only new rows get, with a value of ours or a constant: a number, or a text after ``=``."""
-    insert: bool
+    insert: bool = False
     """Whether missing rows are made; else the site makes them."""
     only: str = ""
     """A value of ours without which a row is left out."""
-    lowered: Mapping[str, str] = field(default_factory=dict)
+    lowered: Mapping[str, str] = field(default_factory=dict, metadata={"name": "least"})
     """Columns that keep their value where it is less than ours."""
     unique: bool = True
     """Whether the table has a unique key on ``key``. Without one, rows are looked up before they are written."""
@@ -212,29 +177,15 @@ class _Wrong(Exception):
 
 
 def _table(found: dict[str, Any]) -> TableMapping:
-    row = dict(found)
-    rows, name, key = row.pop("rows"), row.pop("name"), row.pop("key")
-    table = TableMapping(
-        rows,
-        name,
-        key,
-        row.pop("set", {}),
-        row.pop("add", {}),
-        row.pop("once", {}),
-        row.pop("insert", False),
-        row.pop("only", ""),
-        row.pop("least", {}),
-        row.pop("unique", True),
-        row.pop("optional", False),
-        row.pop("balance", {}),
-        row.pop("gone", {}),
-    )
-    if row:
-        raise _Wrong(f"table {name}: unknown: {', '.join(row)}")
+    rows, name, key = found["rows"], found["name"], found["key"]
+    names = {each.metadata.get("name", each.name): each.name for each in fields(TableMapping)}
+    if unknown := found.keys() - names:
+        raise _Wrong(f"table {name}: unknown: {', '.join(sorted(unknown))}")
     if rows not in get_args(Rows):
         raise _Wrong(f"table {name}: rows is one of {', '.join(get_args(Rows))}")
     if sorted(key.values()) != sorted(_KEYS[rows]):
         raise _Wrong(f"table {name}: the key has a column for each of {', '.join(_KEYS[rows])}")
+    table = TableMapping(**{names[each]: value for each, value in found.items()})
     _check_values(table)
     return table
 
