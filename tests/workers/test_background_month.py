@@ -20,7 +20,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.stats.metric_names import place_names, user_name
 from tracker.store.stats.slices import PRECISIONS, RETAINED, oldest_retained, start_of
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.samples import CounterCleaner
+from tracker.workers.samples import clean_counters
 from tracker.workers.unique_users import UniqueUserCounter
 
 HOUR, DAY = 3600, 86_400
@@ -103,7 +103,6 @@ async def test_33_days_of_counting_agree_with_the_model(valkey: Server, prefix: 
             count=store.counters.count,
             clock=store.clock,
         )
-        cleaner = CounterCleaner(store.counters, store.clock)
         store.counters.count("once")
         fullest: Counter[int] = Counter()
         for hour in range(DAYS * 24):
@@ -121,7 +120,7 @@ async def test_33_days_of_counting_agree_with_the_model(valkey: Server, prefix: 
                 events[at] += 1
             await store.counters.flush()
             if hour % 6 == 5:  # as if the runs between were missed
-                await cleaner.clean_once()
+                await clean_counters(store.counters, store.clock())
             if hour % 120 == DAYS * 24 % 120 - 1:
                 fullest |= await slices_stored(store)
         await check_users(store, model)

@@ -15,7 +15,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.stats.counters import Counters
 from tracker.store.stats.slices import PRECISIONS, RETAINED, oldest_retained, start_of
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.samples import CounterCleaner, due_precisions
+from tracker.workers.samples import clean_counters, due_precisions
 
 DAY = 86400
 AT_ONCE = START - START % DAY
@@ -49,7 +49,6 @@ async def test_two_days_of_counting_leave_bounded_slices(valkey: Server, prefix:
     """
     rng = random.Random(5)
     async with running(Store(valkey.url, Keys(prefix), SwarmRules(), Clock(AT_ONCE))) as store:
-        worker = CounterCleaner(store.counters, store.clock)
         counted: dict[str, Counter[int]] = {"often": Counter(), "seldom": Counter(), "once": Counter()}
         store.counters.count("once")
         counted["once"][AT_ONCE] += 1
@@ -67,13 +66,13 @@ async def test_two_days_of_counting_leave_bounded_slices(valkey: Server, prefix:
             store.clock.now += 59
             if minute % 60 == 0:
                 await check_the_shown(store, counted)
-            await worker.clean_once()
+            await clean_counters(store.counters, store.clock())
             if minute % 60 == 0:
                 await check_the_stored(store)
         assert await store.counters.names() == ["often", "once", "seldom"]  # a slice of a day lives 120 days
         assert "18000:once" in await known(store) and "300:once" not in await known(store)
         store.clock.now = AT_ONCE + 125 * DAY
-        await worker.clean_once()
+        await clean_counters(store.counters, store.clock())
         assert await known(store) == await with_slices(store) == set()
 
 
@@ -101,12 +100,12 @@ async def test_expired_slices_go_and_others_stay(store: Store) -> None:
         for precision in PRECISIONS:
             store.counters.count(f"n{precision}", at=AT_ONCE - age * precision)
     await store.counters.flush()
-    assert await CounterCleaner(store.counters, store.clock).clean_once() > 0
+    assert await clean_counters(store.counters, store.clock()) > 0
     for precision in PRECISIONS:
         left = [start_of(AT_ONCE, precision) - age * precision for age in (RETAINED - 1, 0, -7)]
         assert sorted(await slices(store, precision, f"n{precision}")) == left
     store.clock.now += (RETAINED + 7) * DAY
-    await CounterCleaner(store.counters, store.clock).clean_once()
+    await clean_counters(store.counters, store.clock())
     assert await known(store) == await with_slices(store) == set()
 
 
@@ -118,7 +117,7 @@ async def test_slices_of_a_clock_far_ahead_are_bounded(store: Store) -> None:
         store.counters.count("m", at=AT_ONCE + 10**6 + second)
     store.counters.count("n")
     await store.counters.flush()
-    await CounterCleaner(store.counters, store.clock).clean_once()
+    await clean_counters(store.counters, store.clock())
     assert await slices(store, 1, "n") == {AT_ONCE: 1}
     assert len(await slices(store, 1, "m")) == 5
 
@@ -130,7 +129,7 @@ async def test_an_index_entry_without_slices_is_removed(store: Store) -> None:
         await store.redis.zadd(store.keys.known_distributions(), {entry: 0})
     store.counters.count("n")
     await store.counters.flush()
-    await CounterCleaner(store.counters, store.clock).clean_once()
+    await clean_counters(store.counters, store.clock())
     assert await known(store) == {f"{precision}:n" for precision in PRECISIONS}
     assert await store.redis.exists(store.keys.known_distributions()) == 0
 
@@ -140,7 +139,7 @@ async def test_a_key_of_a_wrong_type_is_reported_and_kept(store: Store) -> None:
     await store.counters.flush()
     await store.redis.set(store.keys.counter(60, "a"), "text")
     with structlog.testing.capture_logs() as logs:
-        await CounterCleaner(store.counters, store.clock).clean_once()
+        await clean_counters(store.counters, store.clock())
     assert [line["keys"] for line in logs if line["log_level"] == "error"] == [1]
     assert await known(store) == {"60:a"}
 
@@ -163,7 +162,7 @@ async def test_counts_during_a_cleanup_are_kept(store: Store) -> None:
 
     async def clean() -> None:
         for _ in range(15):
-            await CounterCleaner(store.counters, store.clock).clean_once()
+            await clean_counters(store.counters, store.clock())
 
     async with asyncio.TaskGroup() as tasks:
         for counters in (store.counters, other):
@@ -191,13 +190,13 @@ async def test_a_cleanup_may_be_cancelled_between_pages(store: Store) -> None:
         store.counters.count(*names, at=AT_ONCE - 10**8)
         store.counters.count("kept")
         await store.counters.flush()
-        work = asyncio.Task(CounterCleaner(store.counters, store.clock, page=2).clean_once())
+        work = asyncio.Task(clean_counters(store.counters, store.clock(), 2))
         for _ in range(turns):
             await asyncio.sleep(0)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         assert await known(store) == await with_slices(store)
-    await CounterCleaner(store.counters, store.clock).clean_once()
+    await clean_counters(store.counters, store.clock())
     assert await known(store) == {f"{precision}:kept" for precision in PRECISIONS}
 
 
@@ -208,7 +207,7 @@ async def test_a_full_store_can_be_cleaned(store: Store) -> None:
     limit = (await store.redis.config_get("maxmemory"))["maxmemory"]
     try:
         await store.redis.config_set("maxmemory", 1)
-        await CounterCleaner(store.counters, store.clock).clean_once()
+        await clean_counters(store.counters, store.clock())
     finally:
         await store.redis.config_set("maxmemory", limit)
     assert await known(store) == set()

@@ -15,7 +15,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import OWN_FAMILY, Admitted
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.admission import denied_prefixes
-from tracker.workers.reaper import SWEEP_BUDGET, Reaper, RemovalWorker
+from tracker.workers.reaper import SWEEP_BUDGET, Reaper, remove_once
 
 RULES: dict[str, Any] = {
     "accounts": "required",
@@ -64,8 +64,8 @@ async def nothing(_: float) -> None:
     """Instead of pauses."""
 
 
-def removal_worker(store: Store, denied: Callable[[], Awaitable[Sequence[bytes]]]) -> RemovalWorker:
-    return RemovalWorker(store.removals, store.reapings, denied, lambda: range(len(store.shards)), nothing)
+async def remove(store: Store, denied: Callable[[], Awaitable[Sequence[bytes]]]) -> int:
+    return await remove_once(store.removals, store.reapings, denied, range(len(store.shards)), nothing)
 
 
 async def removed_in_rounds(store: Store, rounds: int) -> int:
@@ -74,7 +74,7 @@ async def removed_in_rounds(store: Store, rounds: int) -> int:
     async def none() -> Sequence[bytes]:
         return ()
 
-    return sum([await removal_worker(store, none).remove_once() for _ in range(rounds)])
+    return sum([await remove(store, none) for _ in range(rounds)])
 
 
 async def work(store: Store, denied: tuple[bytes, ...] = ()) -> int:
@@ -83,8 +83,8 @@ async def work(store: Store, denied: tuple[bytes, ...] = ()) -> int:
     async def prefixes() -> tuple[bytes, ...]:
         return denied
 
-    removed = await (worker := removal_worker(store, prefixes)).remove_once()
-    assert await worker.remove_once() == 0
+    removed = await remove(store, prefixes)
+    assert await remove(store, prefixes) == 0
     for shard in store.shards:
         assert not await store.redis.exists(f"{shard.keys.prefix}removing", f"{shard.keys.prefix}removing:torrents")
     return removed

@@ -9,7 +9,7 @@ from tracker.store.jobs.lease import Lease
 from tracker.store.stats.slices import SAMPLED, SAMPLED_PARTS
 from tracker.store.swarms.codec import OWN_FAMILY
 from tracker.workers.reaper import Reaper
-from tracker.workers.samples import SizeSampler
+from tracker.workers.samples import sample_once, sample_sizes
 
 
 async def sampled(store: Store) -> dict[str, tuple[int, float]]:
@@ -27,7 +27,7 @@ async def test_sizes_are_sampled(store: Store) -> None:
     for peer, bytes_left in ((1, 0), (2, 5), (3, 5)):
         await store.announce(update(peer, bytes_left=bytes_left))
     await store.users.add()
-    assert await SizeSampler(store, store.clock).sample_once()
+    assert await sample_once(store)
     assert await sampled(store) == {"seeders": (1, 1), "leechers": (1, 2), "torrents": (1, 1), "users": (1, 1)}
 
 
@@ -35,13 +35,12 @@ async def test_peers_are_sampled_by_family_and_protocol_once_the_sweep_has_count
     for peer, bytes_left, form, v6 in ((1, 0, 0, False), (2, 0, OWN_FAMILY, True), (3, 5, OWN_FAMILY, False)):
         where = endpoint(peer, v6=v6)
         await store.announce(update(peer, "s", bytes_left=bytes_left, form=form, endpoint=where))
-    sampler = SizeSampler(store, store.clock)
-    assert await sampler.sample_once()
+    assert await sample_once(store)
     assert set(await sampled(store)) == set(SAMPLED)
     reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 2700, store.clock)
     await reaper.sweep_once(hurry=True)
     assert 8000 < await store.redis.ttl(store.keys.peer_counts()) <= 8100  # three reap intervals
-    assert await sampler.sample_once()
+    assert await sample_once(store)
     found = await sampled(store)
     assert {name: found[name] for name in SAMPLED_PARTS} == {
         "seeders.v4": (1, 1),
@@ -58,13 +57,12 @@ async def test_peers_are_sampled_by_family_and_protocol_once_the_sweep_has_count
 
 
 async def test_counts_that_another_program_wrote_are_not_sampled(store: Store) -> None:
-    sampler = SizeSampler(store, store.clock)
     for text in ("1 2 3", "-1" + 9 * " 0", "a b c d e f g h i j", "", "9" * 400 + 9 * " 0"):
         await store.redis.set(store.keys.peer_counts(), text)
-        assert await sampler.sample_once()
+        assert await sample_once(store)
     await store.redis.delete(store.keys.peer_counts())
     await store.redis.rpush(store.keys.peer_counts(), "1")
-    assert await sampler.sample_once()
+    assert await sample_once(store)
     assert set(await sampled(store)) == set(SAMPLED)
 
 
@@ -78,9 +76,8 @@ async def test_one_of_two_trackers_samples_and_the_other_takes_over(store: Store
     async def sampled_again(before: int) -> bool:
         return await samples() > before
 
-    first, second = (SizeSampler(store, store.clock, no_pause) for _ in range(2))
-    async with in_background(second.run()):
-        async with in_background(first.run()):
+    async with in_background(sample_sizes(store, store.clock, no_pause)):
+        async with in_background(sample_sizes(store, store.clock, no_pause)):
             await eventually(partial(sampled_again, 0))
             lease = Lease(store.scripts, "samples", "sizes", 15, store.clock)
             assert not await lease.hold()
@@ -100,7 +97,7 @@ async def test_a_tracker_that_ends_releases_the_lease(store: Store) -> None:
             done.set()
             await asyncio.Event().wait()
 
-    async with in_background(SizeSampler(store, store.clock, sleep).run()):
+    async with in_background(sample_sizes(store, store.clock, sleep)):
         await done.wait()
     assert (await sampled(store))["torrents"] == (3, 0)
     assert await Lease(store.scripts, "samples", "sizes", 1, store.clock).hold()
@@ -118,6 +115,6 @@ async def test_errors_of_the_store_do_not_end_it(store: Store) -> None:
             done.set()
             await asyncio.Event().wait()
 
-    async with in_background(SizeSampler(store, store.clock, sleep).run()):
+    async with in_background(sample_sizes(store, store.clock, sleep)):
         await done.wait()
     assert (await sampled(store))["users"] == (1, 0)

@@ -28,13 +28,13 @@ from tracker.workers.admission import denied_prefixes
 from tracker.workers.connectable import ConnectableWorker
 from tracker.workers.geoip_update import GeoIPUpdater
 from tracker.workers.jobs import JobWorker, Queue
-from tracker.workers.loop import forever
+from tracker.workers.loop import forever, until_next
 from tracker.workers.prober import Prober
 from tracker.workers.push.sender import FLUSH_SECONDS, Receiver, Sender
 from tracker.workers.push.stathat import StatHat
 from tracker.workers.push.statsd import StatsD
-from tracker.workers.reaper import RemovalWorker
-from tracker.workers.samples import CLEAN_SECONDS, CounterCleaner, SizeSampler
+from tracker.workers.reaper import REMOVE_SECONDS, remove_once
+from tracker.workers.samples import CLEAN_SECONDS, clean_counters, sample_sizes
 from tracker.workers.scorer import RESCORE_SECONDS, Ask, Rescore, Scorer
 from tracker.workers.shard_reapers import AnyReaper
 from tracker.workers.site.mapping import check_libraries
@@ -45,7 +45,7 @@ from tracker.workers.webhooks import UPDATES_LEASE_SECONDS, FeedUpdates, Webhook
 from tracker.workers.work import policy as work_policy
 from tracker.workers.work import verification as work_verification
 from tracker.workers.work.leases import LeaseWorker
-from tracker.workers.work.policy import WorkPolicy, WorkSizes
+from tracker.workers.work.policy import WorkPolicy, save_sizes
 from tracker.workers.work.verification import WorkVerification
 
 COPY_SECONDS = 60.0
@@ -91,16 +91,20 @@ async def open_background(
         jobs = _jobs(context, scorer, reaper, adoption, prober, look_up)
         lease = Lease(store.shards.main.scripts, "feed", "updates", UPDATES_LEASE_SECONDS, time.time)
         denied = partial(denied_prefixes, store.deny_list, lambda: live.current.clients.deny_list)
+
+        async def remove() -> None:
+            await remove_once(store.removals, store.reapings, denied, reaper.held)
+
         async with running(
             jobs.run,
             adoption.run,
             MarkerCleaner(store.markers, store.connection, count).run,
             LeaseWorker(store.work, store.connection, time.time).run,
             _webhooks(context).run,
-            SizeSampler(store, time.time).run,
+            partial(sample_sizes, store, time.time),
             FeedUpdates(store.changes, lambda: live.current.changes.updates_seconds, lease).run,
             GeoIPUpdater(lambda: (live.current.geoip, live.current.geoip_file), count, time.time).run,
-            RemovalWorker(store.removals, store.reapings, denied, lambda: reaper.held).run,
+            partial(forever, remove, REMOVE_SECONDS, "peers are not removed", sleep=until_next),
             *([scorer.run] if settings.scoring.enabled else ()),
             *_of_shards(context, reaper),
             *site,
@@ -185,7 +189,6 @@ def _jobs(
 ) -> JobWorker:
     store, settings = context.store, context.live.current
     connection, counters, jobs = store.connection, store.counters, store.jobs
-    clean = CounterCleaner(counters, time.time)
     policy = WorkPolicy(store.work.projects, store.work.policy)
     checks = ConnectableWorker(store.torrents, store.connect_checks, prober)
     receiver: Receiver = StatsD(settings.statsd) if settings.statsd.address else StatHat(settings.stathat)
@@ -194,7 +197,7 @@ def _jobs(
     )
 
     async def clean_up(_: object) -> None:
-        await clean.clean_once()
+        await clean_counters(counters, time.time())
         await store.users.finish_deletions()
         await store.hit_and_runs.decide()
         await store.hit_and_runs.drop()
@@ -214,7 +217,7 @@ def _jobs(
         CLEAN_COUNTERS: Queue(clean_up, every=CLEAN_SECONDS),
         WORK_POLICY: Queue(policy.handle, every=work_policy.EVERY_SECONDS),
         WORK_VERIFY: Queue(_verification(context, prober).handle, every=work_verification.EVERY_SECONDS),
-        WORK_SIZES: Queue(WorkSizes(store.work.sizes).handle, every=SIZES_EVERY_SECONDS),
+        WORK_SIZES: Queue(lambda _: save_sizes(store.work.sizes), every=SIZES_EVERY_SECONDS),
         CHECK_CONNECTABLE: Queue(checks.handle, every=settings.probe.connectable * connectable.EVERY_SECONDS),
         PUSH_FIGURES: Queue(sender.flush, every=receiver.enabled * FLUSH_SECONDS),
     }

@@ -30,7 +30,7 @@ from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import DUE_STEP_SECONDS
 from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, NO_PEERS, Reaping, Removals
 from tracker.system.logger import Logger
-from tracker.workers.loop import forever, until_next, wait_for
+from tracker.workers.loop import Sleep, forever, until_next, wait_for
 
 BATCH = 32
 """Peers to remove per call. A call blocks the store for about 2 ms; announces run between two calls."""
@@ -392,30 +392,22 @@ async def send_heartbeats(reapings: Sequence[Reaping]) -> None:
 REMOVE_SECONDS = 1.0
 
 
-@dataclass(eq=False)
-class RemovalWorker:
-    """``denied`` returns the prefixes of denied clients, ``held`` the numbers of the shards that are this tracker's."""
-
-    removals: Removals
-    reapings: Mapping[Shard, Reaping]
-    denied: Callable[[], Awaitable[Sequence[bytes]]]
-    held: Callable[[], Sequence[int]]
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-
-    async def run(self) -> None:
-        await forever(self.remove_once, REMOVE_SECONDS, "peers are not removed", sleep=until_next)
-
-    async def remove_once(self) -> int:
-        """Removes all peers that are to be removed now; returns their number."""
-        pending = await self.removals.pending(self.held())
-        if any(entry.startswith("client:") for entries in pending.values() for entry in entries):
-            await self.sleep(STALE_SECONDS)  # until then a process may admit a client that it knows as allowed
-        denied = await self.denied() if pending else ()
-        removed = sum(
-            await asyncio.gather(
-                *(self.reapings[shard].remove(entries, denied, self.sleep) for shard, entries in pending.items())
-            )
-        )
-        if removed:
-            log.info("removed peers of refused users, clients or torrents", peers=removed)
-        return removed
+async def remove_once(
+    removals: Removals,
+    reapings: Mapping[Shard, Reaping],
+    denied: Callable[[], Awaitable[Sequence[bytes]]],
+    held: Sequence[int],
+    sleep: Sleep = asyncio.sleep,
+) -> int:
+    """Removes all peers that are to be removed now; returns their number. ``denied`` returns the prefixes of denied
+    clients; ``held`` are the numbers of the shards that are this tracker's."""
+    pending = await removals.pending(held)
+    if any(entry.startswith("client:") for entries in pending.values() for entry in entries):
+        await sleep(STALE_SECONDS)  # until then a process may admit a client that it knows as allowed
+    prefixes = await denied() if pending else ()
+    removed = sum(
+        await asyncio.gather(*(reapings[shard].remove(entries, prefixes, sleep) for shard, entries in pending.items()))
+    )
+    if removed:
+        log.info("removed peers of refused users, clients or torrents", peers=removed)
+    return removed

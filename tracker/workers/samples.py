@@ -11,6 +11,7 @@ precisions, so it does not matter which tracker does it.
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.errors import StoreUnavailable
@@ -28,41 +29,29 @@ from tracker.workers.loop import Sleep, forever
 LEASE_SECONDS = 15
 
 
-@dataclass(eq=False)
-class SizeSampler:
-    """``clock`` returns epoch seconds."""
+async def sample_sizes(store: Store, clock: Callable[[], float], sleep: Sleep = asyncio.sleep) -> None:
+    """Runs until cancelled. ``clock`` returns epoch seconds."""
+    lease = Lease(store.scripts, "samples", "sizes", LEASE_SECONDS, clock)
+    step, failure = partial(sample_once, store), "cannot sample the numbers of peers and torrents"
+    await forever(step, SAMPLE_SECONDS, failure, connection=store.connection, lease=lease, sleep=sleep)
 
-    store: Store
-    clock: Callable[[], float]
-    sleep: Sleep = asyncio.sleep
 
-    async def run(self) -> None:
-        await forever(
-            self.sample_once,
-            SAMPLE_SECONDS,
-            "cannot sample the numbers of peers and torrents",
-            connection=self.store.connection,
-            lease=Lease(self.store.scripts, "samples", "sizes", LEASE_SECONDS, self.clock),
-            sleep=self.sleep,
+async def sample_once(store: Store) -> bool:
+    """Adds one sample. False while a shard is unavailable, because the numbers are without its torrents then. Raises
+    StoreUnavailable and RedisError."""
+    with noting_unavailable_shards() as unavailable:
+        totals, torrents, users, peers = await asyncio.gather(
+            store.counters.totals(), store.torrents.count(), store.users.count(), read_peer_counts(store.shards)
         )
-
-    async def sample_once(self) -> bool:
-        """Adds one sample. False while a shard is unavailable, because the numbers are without its torrents then.
-        Raises StoreUnavailable and RedisError."""
-        store = self.store
-        with noting_unavailable_shards() as unavailable:
-            totals, torrents, users, peers = await asyncio.gather(
-                store.counters.totals(), store.torrents.count(), store.users.count(), read_peer_counts(store.shards)
-            )
-        if unavailable:
-            return False
-        sizes = (totals["seeders"], totals["leechers"], torrents, users)
-        for name, size in zip(SAMPLED, sizes, strict=True):
-            store.counters.observe(name, size)
-        if peers is not None:
-            for name in SAMPLED_PARTS:
-                store.counters.observe(name, getattr(peers, name.replace(".", "_")))
-        return True
+    if unavailable:
+        return False
+    sizes = (totals["seeders"], totals["leechers"], torrents, users)
+    for name, size in zip(SAMPLED, sizes, strict=True):
+        store.counters.observe(name, size)
+    if peers is not None:
+        for name in SAMPLED_PARTS:
+            store.counters.observe(name, getattr(peers, name.replace(".", "_")))
+    return True
 
 
 SEND_SECONDS = 5.0
@@ -136,28 +125,20 @@ def due_precisions(now: float) -> list[int]:
     return [p for p in PRECISIONS if minute % max(1, p // (CLEAN_SECONDS * _VISITS_PER_SLICE)) == 0]
 
 
-@dataclass(eq=False)
-class CounterCleaner:
-    """``clock`` gives epoch seconds."""
+async def clean_counters(counters: Counters, now: float, page_size: int = PAGE) -> int:
+    """Removes expired slices; returns their number. Call this once a minute.
 
-    counters: Counters
-    clock: Callable[[], float]
-    page: int = PAGE
-
-    async def clean_once(self) -> int:
-        """Removes expired slices; returns their number. Call this once a minute.
-
-        It may be cancelled between pages, and run in several trackers at once. Raises StoreUnavailable and
-        redis.exceptions.RedisError.
-        """
-        removed = entries = 0
-        for precision in due_precisions(self.clock()):
-            async for page in self.counters.clean(precision, self.page):
-                removed += page.slices
-                entries += page.entries
-                if page.wrong:
-                    log.error("counters with a wrong key type in the store", keys=page.wrong)
-                await asyncio.sleep(0)
-        if removed:
-            log.debug("removed old slices", slices=removed, counters=entries)
-        return removed
+    It may be cancelled between pages, and run in several trackers at once. Raises StoreUnavailable and
+    redis.exceptions.RedisError.
+    """
+    removed = entries = 0
+    for precision in due_precisions(now):
+        async for page in counters.clean(precision, page_size):
+            removed += page.slices
+            entries += page.entries
+            if page.wrong:
+                log.error("counters with a wrong key type in the store", keys=page.wrong)
+            await asyncio.sleep(0)
+    if removed:
+        log.debug("removed old slices", slices=removed, counters=entries)
+    return removed

@@ -41,7 +41,7 @@ from tracker.store.torrents.filter import TorrentFilter
 from tracker.system.event_loop import running
 from tracker.wire.http_reply import ready_text
 from tracker.workers.reaper import Reaper, send_heartbeats
-from tracker.workers.samples import SizeSampler
+from tracker.workers.samples import sample_once
 from tracker.workers.shard_reapers import LeaseKeeper, ShardReapers
 
 PREFIX = "t:"
@@ -160,12 +160,11 @@ async def test_merged_reads_go_on_and_say_which_shards_they_leave_out(group: Clu
             with noting_unavailable_shards() as missing:
                 await read(store)
             assert not missing, name
-        sampler = SizeSampler(store, time.time)
-        assert await sampler.sample_once()
+        assert await sample_once(store)
         node.kill()
         await refresh(store)
         assert store.shards.unavailable == unavailable
-        assert not await sampler.sample_once()  # the numbers would seem to fall
+        assert not await sample_once(store)  # the numbers would seem to fall
         for name, read in MERGED.items():
             with noting_unavailable_shards() as missing:
                 await read(store)

@@ -12,7 +12,7 @@ from tracker.bittorrent import InfoHash
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.work.policy import Change
-from tracker.workers.work.policy import WorkPolicy, WorkSizes
+from tracker.workers.work.policy import WorkPolicy, save_sizes
 from tracker.workers.work.verification import WorkVerification
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(12)]
@@ -137,6 +137,6 @@ async def test_points_are_added_to_histories_in_every_shard(store: Store) -> Non
 
 async def test_the_sizes_of_all_shards_are_added_up(store: Store) -> None:
     await store.announce(update(1, "s", info_hash=HASHES[5], passkey=ALICE, bytes_left=0))
-    await WorkSizes(store.work.sizes).handle(None)
+    await save_sizes(store.work.sizes)
     (day,) = await store.work.sizes.days()
     assert list(day.sums) == [1000 * sum(range(1, 13)) - 6000, 6000, 0, 0]

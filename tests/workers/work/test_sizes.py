@@ -5,7 +5,7 @@ import pytest
 from tests.store.harness import Store, info_hash
 from tests.store.work.policy import DAY, HOUR, swarm
 from tracker.store.work.sizes import MAX_DAYS, SLICE, DaySizes
-from tracker.workers.work.policy import WorkSizes
+from tracker.workers.work.policy import save_sizes
 
 MIDNIGHT = 20_000 * DAY
 
@@ -17,7 +17,7 @@ async def walk(store: Store) -> list[float]:
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
 
-    await WorkSizes(store.work.sizes, pause).handle({})
+    await save_sizes(store.work.sizes, pause)
     return pauses
 
 
@@ -85,5 +85,5 @@ async def test_an_interrupted_walk_stores_nothing(store: Store) -> None:
 
     await swarm(store, 1, [2], size="5")
     with pytest.raises(Interrupted):
-        await WorkSizes(store.work.sizes, stop).handle({})
+        await save_sizes(store.work.sizes, stop)
     assert await store.work.sizes.days() == []

@@ -123,19 +123,15 @@ class WorkPolicy:
             await self.sleep(_PAUSE_SECONDS)
 
 
-@dataclass(eq=False)
-class WorkSizes:
-    """Adds up every six hours how many bytes of the registered torrents have how many seeders. A million torrents cost
-    the store a few seconds; ``sleep`` waits between script calls."""
+async def save_sizes(sizes: Sizes, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    """Adds up how many bytes of the registered torrents have how many seeders; for jobs of the queue ``work_sizes``.
 
-    sizes: Sizes
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-
-    async def handle(self, _: object) -> None:
-        """Handles jobs of the queue ``work_sizes``. An interrupted walk starts again and stores nothing."""
-        sums, cursor = [0] * len(CLASSES), ""
-        while cursor != "0":
-            cursor, some = await self.sizes.scan(cursor or "0")
-            sums = [a + b for a, b in zip(sums, some, strict=True)]
-            await self.sleep(_SIZES_PAUSE_SECONDS)
-        await self.sizes.save(sums)
+    A million torrents cost the store a few seconds; ``sleep`` waits between script calls. An interrupted walk starts
+    again and stores nothing.
+    """
+    sums, cursor = [0] * len(CLASSES), ""
+    while cursor != "0":
+        cursor, some = await sizes.scan(cursor or "0")
+        sums = [a + b for a, b in zip(sums, some, strict=True)]
+        await sleep(_SIZES_PAUSE_SECONDS)
+    await sizes.save(sums)
