@@ -34,8 +34,8 @@ from tests.workers.upstreams.harness import (
 )
 from tracker.bittorrent import Address, InfoHash
 from tracker.settings.background import ScoringSettings
-from tracker.workers.upstreams import Counts, Upstreams
-from tracker.workers.upstreams.upstream import FIRST_PAUSE_SECONDS
+from tracker.workers.upstreams import ask_many, open_upstreams
+from tracker.workers.upstreams.upstream import FIRST_PAUSE_SECONDS, Counts, Upstream
 
 OPENTRACKER = shutil.which("opentracker")
 KEY = "0123456789abcdef"
@@ -52,15 +52,19 @@ async def asking(
     per_minute: float = 600,
     max_peers: int = 50,
     timeout: float = 10,
-) -> AsyncIterator[Upstreams]:
+) -> AsyncIterator[list[Upstream]]:
     settings = ScoringSettings(
         upstreams=tuple(SecretStr(url) for url in urls),
         upstream_peers=peers,
         upstream_per_minute=per_minute,
         upstream_max_peers=max_peers,
     )
-    async with Upstreams(settings, clock or Clock(), on_peer, timeout) as upstreams:
+    async with open_upstreams(settings, clock or Clock(), on_peer, timeout) as upstreams:
         yield upstreams
+
+
+async def ask(upstreams: list[Upstream]) -> list[Counts]:
+    return (await ask_many(upstreams, [HASH]))[HASH]
 
 
 class TestAsking:
@@ -70,21 +74,21 @@ class TestAsking:
             urls = (f"udp://127.0.0.1:{udp.port}", f"{http.url}/{KEY}/announce")
             async with asking(*urls) as upstreams:
                 assert upstreams
-                answers = await upstreams.ask(HASH)
+                answers = await ask(upstreams)
         assert answers == [Counts(urls[0], 3, 2, 9), Counts(f"{http.url}/***/announce", 5, 2, 1)]
         assert [answer.peers for answer in answers] == [5, 7]
 
     async def test_without_upstreams_there_are_no_counts(self) -> None:
         async with asking() as upstreams:
             assert not upstreams
-            assert await upstreams.ask(HASH) == []
-            assert await upstreams.ask_many([]) == {}
+            assert await ask(upstreams) == []
+            assert await ask_many(upstreams, []) == {}
 
     async def test_fifty_torrents_take_one_request_to_each_tracker(self) -> None:
         async with udp_tracker() as udp, http_server(answering(scrape_body({OTHER: (1, 1, 1)}))) as http:
             udp.files[OTHER] = (1, 1, 1)
             async with asking(f"udp://127.0.0.1:{udp.port}", f"{http.url}/announce") as upstreams:
-                answers = await upstreams.ask_many([*MANY, *MANY])
+                answers = await ask_many(upstreams, [*MANY, *MANY])
         assert list(answers) == MANY
         assert all(answer.error is None for each in answers.values() for answer in each)
         assert [answer.peers for answer in answers[OTHER]] == [2, 2]
@@ -94,7 +98,7 @@ class TestAsking:
         hashes = [InfoHash(struct.pack(">I", at) * 5) for at in range(120)]
         async with udp_tracker() as udp, http_server(answering(scrape_body({}))) as http:
             async with asking(f"udp://127.0.0.1:{udp.port}", f"{http.url}/announce") as upstreams:
-                assert list(await upstreams.ask_many(hashes)) == hashes
+                assert list(await ask_many(upstreams, hashes)) == hashes
         assert (udp.count(SCRAPE), len(http.requests)) == (2, 3)
 
     async def test_a_tracker_with_a_smaller_limit_gets_more_requests(self) -> None:
@@ -102,7 +106,7 @@ class TestAsking:
             udp.files[MANY[49]] = (1, 0, 0)
             udp.twist = lambda action, packet: [packet[: 8 + 20 * 12] if action == SCRAPE else packet]
             async with asking(f"udp://127.0.0.1:{udp.port}") as upstreams:
-                answers = await upstreams.ask_many(MANY)
+                answers = await ask_many(upstreams, MANY)
         assert (answers[MANY[49]][0].seeders, udp.count(SCRAPE)) == (1, 3)
 
     async def test_replies_in_time_count_while_others_are_pending(self) -> None:
@@ -117,7 +121,7 @@ class TestAsking:
 
         async with http_server(scrapes_only) as slow, http_server(silent) as mute:
             async with asking(f"{slow.url}/announce", f"{mute.url}/announce", peers=True) as upstreams:
-                answers = await upstreams.ask_many(MANY, within_seconds=0.5)
+                answers = await ask_many(upstreams, MANY, within_seconds=0.5)
         assert any("/announce" in head for head in slow.requests)
         assert [each[0].peers for each in answers.values()] == [7] * 50
         assert {each[1].error for each in answers.values()} == {"no reply in time"}
@@ -126,13 +130,13 @@ class TestAsking:
         async with udp_tracker() as udp, http_server(answering(b"oops", "500 Oops")) as http:
             udp.files[HASH] = (3, 9, 2)
             async with asking(f"{http.url}/announce", f"udp://127.0.0.1:{udp.port}") as upstreams:
-                bad, good = await upstreams.ask(HASH)
+                bad, good = await ask(upstreams)
         assert (bad.error, bad.skipped, good.peers) == ("status 500", False, 5)
 
     async def test_a_url_without_a_scrape_is_skipped(self) -> None:
         with capture_logs() as logs:
             async with asking(f"http://127.0.0.1:1/announce/{KEY}") as upstreams:
-                (answer,) = await upstreams.ask(HASH)
+                (answer,) = await ask(upstreams)
         assert answer == Counts(answer.tracker, error="URL without a scrape", skipped=True)
         assert [line["tracker"] for line in logs] == ["http://127.0.0.1:1/announce/***"]
 
@@ -142,18 +146,18 @@ class TestBudget:
         clock = Clock()
         async with http_server(answering(scrape_body({}))) as http:
             async with asking(f"{http.url}/announce", clock=clock, per_minute=8) as upstreams:
-                answers = [(await upstreams.ask(HASH))[0] for _ in range(5)]
+                answers = [(await ask(upstreams))[0] for _ in range(5)]
                 assert [answer.skipped for answer in answers] == [False, False, True, True, True]
                 assert answers[-1].error == "request budget of the host used up"
                 clock.now += 60
-                assert not (await upstreams.ask(HASH))[0].skipped
+                assert not (await ask(upstreams))[0].skipped
         assert len(http.requests) == 3
 
     async def test_trackers_on_one_host_share_a_budget(self) -> None:
         async with udp_tracker() as udp, http_server(answering(scrape_body({}))) as http:
             urls = (f"{http.url}/announce", f"{http.url}/x/announce", f"udp://127.0.0.1:{udp.port}")
             async with asking(*urls, per_minute=8) as upstreams:
-                answers = await upstreams.ask(HASH)
+                answers = await ask(upstreams)
         assert sum(answer.skipped for answer in answers) == 1
         assert len(http.requests) + udp.count(SCRAPE) == 2
 
@@ -161,7 +165,7 @@ class TestBudget:
         async with http_server(answering(scrape_body({}))) as http:
             async with asking(f"{http.url}/announce", per_minute=40) as upstreams:
                 async with asyncio.TaskGroup() as tasks:
-                    asked = [tasks.create_task(upstreams.ask(HASH)) for _ in range(100)]
+                    asked = [tasks.create_task(ask(upstreams)) for _ in range(100)]
         assert sum(not task.result()[0].skipped for task in asked) == len(http.requests) == 10
 
 
@@ -172,15 +176,15 @@ class TestBackoff:
             udp.twist = lambda _, packet: [packet[:8]]
             async with asking(f"udp://127.0.0.1:{udp.port}/{KEY}/announce", clock=clock) as upstreams:
                 with capture_logs() as logs:
-                    answers = [(await upstreams.ask(HASH))[0] for _ in range(10)]
+                    answers = [(await ask(upstreams))[0] for _ in range(10)]
                     assert [answer.skipped for answer in answers] == [False] * 3 + [True] * 7
                     assert answers[-1].error == "paused after failures"
                     assert len(udp.requests) == 3
                     clock.now += 1.3 * FIRST_PAUSE_SECONDS
-                    assert [(await upstreams.ask(HASH))[0].skipped for _ in range(3)] == [False, True, True]
+                    assert [(await ask(upstreams))[0].skipped for _ in range(3)] == [False, True, True]
                     clock.now += 2.6 * FIRST_PAUSE_SECONDS
                     udp.twist = lambda _, packet: [packet]
-                    answers = [(await upstreams.ask(HASH))[0] for _ in range(5)]
+                    answers = [(await ask(upstreams))[0] for _ in range(5)]
                     assert {answer.error for answer in answers} == {None}
         assert [(line["event"], line["log_level"]) for line in logs] == [
             ("upstream tracker paused after failures", "warning"),
@@ -192,7 +196,7 @@ class TestBackoff:
     async def test_a_tracker_is_paused_after_ten_refusals(self) -> None:
         async with http_server(answering(b"d14:failure reason12:unregisterede")) as http:
             async with asking(f"{http.url}/announce") as upstreams:
-                answers = [(await upstreams.ask(HASH))[0] for _ in range(12)]
+                answers = [(await ask(upstreams))[0] for _ in range(12)]
         assert answers[0].error == "refused: unregistered"
         assert [answer.skipped for answer in answers] == [False] * 10 + [True] * 2
 
@@ -207,10 +211,10 @@ class TestBackoff:
             gone = f"http://{KEY}@127.0.0.1:1/{KEY}/announce?{KEY}"
             with capture_logs() as logs:
                 async with asking(*urls, gone, peers=True) as upstreams:
-                    answers = [answer for _ in range(12) for answer in await upstreams.ask(HASH)]
+                    answers = [answer for _ in range(12) for answer in await ask(upstreams)]
         assert len(logs) >= 5
         assert answers[0].error == "refused: bad key *** [31m "
-        for text in (str(answers), str(logs), repr(upstreams.settings)):
+        for text in (str(answers), str(logs), repr(upstreams)):
             assert KEY not in text
             assert "\x1b" not in text
 
@@ -225,7 +229,7 @@ class TestObserving:
             async with asking(
                 f"udp://127.0.0.1:{udp.port}", peers=True, on_peer=lambda *each: seen.append(each)
             ) as upstreams:
-                (answer,) = await upstreams.ask(HASH)
+                (answer,) = await ask(upstreams)
         assert answer == Counts(answer.tracker, 3, 2, 9)
         assert seen == [(HASH, b"\1\2\3\4"), (HASH, b"\5\6\7\x08")]
 
@@ -237,14 +241,14 @@ class TestObserving:
             async with asking(
                 f"udp://127.0.0.1:{udp.port}", peers=True, max_peers=20, on_peer=lambda *each: seen.append(each)
             ) as upstreams:
-                await upstreams.ask(HASH)
+                await ask(upstreams)
         assert len(seen) == 20
         assert int.from_bytes(udp.requests[-1][1][92:96], "big") == 20
 
     async def test_no_announce_is_sent_by_default(self) -> None:
         async with udp_tracker() as udp:
             async with asking(f"udp://127.0.0.1:{udp.port}", on_peer=lambda *_: None) as upstreams:
-                await upstreams.ask_many(MANY)
+                await ask_many(upstreams, MANY)
         assert udp.count(ANNOUNCE) == 0
 
     async def test_announces_stop_when_observers_get_no_peers(self) -> None:
@@ -252,7 +256,7 @@ class TestObserving:
             udp.files = dict.fromkeys(MANY, (3, 9, 2))
             async with asking(f"udp://127.0.0.1:{udp.port}", peers=True) as upstreams:
                 for _ in range(3):
-                    answers = await upstreams.ask_many(MANY)
+                    answers = await ask_many(upstreams, MANY)
         assert {answer.peers for each in answers.values() for answer in each} == {5}
         assert 3 <= udp.count(ANNOUNCE) <= 6
         assert udp.count(SCRAPE) == 3
@@ -260,16 +264,16 @@ class TestObserving:
     async def test_no_announce_follows_a_failed_scrape(self) -> None:
         async with http_server(answering(b"oops", "500 Oops")) as http:
             async with asking(f"{http.url}/announce", peers=True) as upstreams:
-                await upstreams.ask_many(MANY)
+                await ask_many(upstreams, MANY)
         assert len(http.requests) == 1
 
     async def test_without_a_scrape_the_announce_gives_the_counts(self) -> None:
         async with http_server(answering(b"d8:completei3e5:peers18:" + bytes(range(18)) + b"e")) as http:
             async with asking(f"{http.url}/announce/{KEY}", peers=True) as upstreams:
-                (with_counts,) = await upstreams.ask(HASH)
+                (with_counts,) = await ask(upstreams)
         async with http_server(answering(b"d5:peers18:" + bytes(range(18)) + b"e")) as http:
             async with asking(f"{http.url}/announce/{KEY}", peers=True) as upstreams:
-                (without,) = await upstreams.ask(HASH)
+                (without,) = await ask(upstreams)
         assert (with_counts.seeders, with_counts.leechers) == (3, 0)
         assert (without.seeders, without.leechers) == (0, 3), "three peers are listed"
 
@@ -281,7 +285,7 @@ class TestObserving:
 
         async with http_server(respond) as http:
             async with asking(f"{http.url}/announce", peers=True) as upstreams:
-                (answer,) = await upstreams.ask(HASH)
+                (answer,) = await ask(upstreams)
         assert answer == Counts(f"{http.url}/announce", seeders=3, leechers=1)
 
 
@@ -300,7 +304,7 @@ class TestOurOwnTracker:
             )
         async with asking(f"{own.url}/announce", peers=True) as upstreams:
             for _ in range(2):
-                answers = await upstreams.ask_many(MANY)
+                answers = await ask_many(upstreams, MANY)
         assert answers[MANY[0]] == [Counts(f"{own.url}/announce", seeders=2, leechers=1)]
         assert {answer for info_hash in MANY[1:] for answer in answers[info_hash]} == {Counts(f"{own.url}/announce")}
 
@@ -308,7 +312,7 @@ class TestOurOwnTracker:
         private = await asyncio.to_thread(trackers.start, tmp_path, TRACKER_USERS__PRIVATE="required")
         try:
             async with asking(f"{private.url}/{KEY}/announce") as upstreams:
-                (answer,) = await upstreams.ask(HASH)
+                (answer,) = await ask(upstreams)
         finally:
             private.kill()
         assert answer.error is not None
@@ -347,7 +351,7 @@ class TestOpentracker:
     async def test_both_protocols_give_the_same_counts(self, opentracker: int) -> None:
         urls = (f"udp://127.0.0.1:{opentracker}/announce", f"http://127.0.0.1:{opentracker}/announce")
         async with asking(*urls) as upstreams:
-            answers = await upstreams.ask_many(MANY)
+            answers = await ask_many(upstreams, MANY)
         assert answers[MANY[0]] == [Counts(url, seeders=1, leechers=1) for url in urls]
         assert all(answers[each] == [Counts(url) for url in urls] for each in MANY[1:])
 
@@ -355,8 +359,8 @@ class TestOpentracker:
         urls = (f"udp://127.0.0.1:{opentracker}/announce", f"http://127.0.0.1:{opentracker}/announce")
         with capture_logs() as logs:
             async with asking(*urls, peers=True) as upstreams:
-                await upstreams.ask_many(MANY[:2])
-                again = await upstreams.ask_many(MANY[:2])
+                await ask_many(upstreams, MANY[:2])
+                again = await ask_many(upstreams, MANY[:2])
         assert again[MANY[0]] == [Counts(url, seeders=1, leechers=1) for url in urls]
         assert again[MANY[1]] == [Counts(url) for url in urls]
         assert not logs, "no refusals"

@@ -39,7 +39,8 @@ from tracker.workers.scorer import RESCORE_SECONDS, Ask, Rescore, Scorer
 from tracker.workers.shard_reapers import AnyReaper
 from tracker.workers.site.mapping import check_libraries
 from tracker.workers.unique_users import MarkerCleaner
-from tracker.workers.upstreams import Upstreams
+from tracker.workers.upstreams import ask_many, open_upstreams
+from tracker.workers.upstreams.upstream import Upstream
 from tracker.workers.users import AdoptionWorker, SiteUsers, UserSumsWorker
 from tracker.workers.webhooks import UPDATES_LEASE_SECONDS, FeedUpdates, WebhookWorker
 from tracker.workers.work import policy as work_policy
@@ -72,7 +73,7 @@ async def open_background(
     """
     store, settings = context.store, context.live.current
     on_upstream_peer = on_peer if settings.uniques.enabled else None
-    async with Upstreams(settings.scoring, time.monotonic, on_upstream_peer) as upstreams, _site(context) as site:
+    async with open_upstreams(settings.scoring, on_peer=on_upstream_peer) as upstreams, _site(context) as site:
         scorer = Scorer(
             store.scores,
             store.connection,
@@ -115,7 +116,7 @@ async def open_background(
                 await jobs.drain()
 
 
-def _other_sources(context: RuntimeContext, upstreams: Upstreams) -> Ask | None:
+def _other_sources(context: RuntimeContext, upstreams: Sequence[Upstream]) -> Ask | None:
     """What the scorer counts beside the own swarms: trackers that answered, and what the last lookups in the DHT found.
     New peers are given as 0: the scorer derives them from the growth since its last run. ``None`` where there is
     neither."""
@@ -124,7 +125,7 @@ def _other_sources(context: RuntimeContext, upstreams: Upstreams) -> Ask | None:
 
     async def ask(info_hashes: Sequence[InfoHash]) -> Mapping[InfoHash, Sequence[Source]]:
         found: dict[InfoHash, list[Source]] = {info_hash: [] for info_hash in info_hashes}
-        for info_hash, received in (await upstreams.ask_many(info_hashes)).items() if upstreams else ():
+        for info_hash, received in (await ask_many(upstreams, info_hashes)).items() if upstreams else ():
             peers = [counts.peers for counts in received if counts.error is None]
             found[info_hash] += [Source(number, 0, settings.scoring.upstream_max_peers) for number in peers]
         if uses_dht:

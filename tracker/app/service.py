@@ -108,15 +108,16 @@ async def serve(
             try:
                 apply = partial(_apply_settings, context, joins, web)
                 admin_context = _admin_context(context, joins, web, version, reload)
+                to_admin, to_site = (admin_context, settings.admin), (admin_context, apply, context.telemetry.count)
                 async with (
-                    _admin(admin_context) as (admin, tokens),
-                    _site(admin_context, apply, context.telemetry.count) as site,
+                    _listener(settings.admin.enabled, "tracker.admin.server", "serve_admin", *to_admin) as admin,
+                    _listener(settings.site.listen, "tracker.admin.site.listener", "serve_site", *to_site) as site,
                     open_work(context, web.addresses) as work,
                     open_dht(context, prober, dht),
                     running(partial(reload.run, settings, apply)),
                 ):
                     link = (
-                        await retry_while_unavailable(partial(_link, tokens), patience)
+                        await retry_while_unavailable(partial(_link, context.store.tokens), patience)
                         if admin and server.private
                         else ""
                     )
@@ -280,32 +281,14 @@ async def _update_places(context: RuntimeContext) -> bool:
 
 
 @asynccontextmanager
-async def _admin(context: AdminContext) -> AsyncIterator[tuple[tuple[str, ...], Tokens]]:
-    """Opens the admin port if it is enabled, and yields its addresses and the tokens."""
-    settings = context.settings.admin
-    if not settings.enabled:
-        yield (), context.store.tokens
-        return
-    # A quarter of all imports. Peers are served by now and should not wait for it, hence the thread.
-    await asyncio.to_thread(import_module, "tracker.admin.server")
-    from tracker.admin.server import serve_admin  # noqa: PLC0415
-
-    async with serve_admin(context, settings) as addresses:
-        yield addresses, context.store.tokens
-
-
-@asynccontextmanager
-async def _site(
-    context: AdminContext, apply: Callable[[Settings], None], count: Callable[[str], None]
-) -> AsyncIterator[tuple[str, ...]]:
-    """Opens the listener for a site's calls if a setting says so, and yields its addresses."""
-    if not context.settings.site.listen:
+async def _listener(enabled: object, module: str, serve: str, *arguments: object) -> AsyncIterator[tuple[str, ...]]:
+    """Opens a listener if it is ``enabled``, by the function ``serve`` of ``module``, and yields its addresses."""
+    if not enabled:
         yield ()
         return
-    await asyncio.to_thread(import_module, "tracker.admin.site.listener")
-    from tracker.admin.site.listener import serve_site  # noqa: PLC0415
-
-    async with serve_site(context, apply, count) as addresses:
+    # A quarter of all imports. Peers are served by now and should not wait for it, hence the thread.
+    imported = await asyncio.to_thread(import_module, module)
+    async with getattr(imported, serve)(*arguments) as addresses:
         yield addresses
 
 

@@ -10,9 +10,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
 from random import Random
-from typing import ParamSpec, TypeVar
 
 from tracker.system.logger import Logger
 from tracker.volunteer.clients import ClientUnavailable, NewTorrent, NotAdded, Torrent, TorrentClient
@@ -44,25 +42,6 @@ class Rules:
     drop_chance: float = DROP_CHANCE
 
 
-class Backoff:
-    """Pauses after failures in a row. They double up to half an hour, and are drawn by chance."""
-
-    def __init__(self, random: Random) -> None:
-        self._random = random
-        self._failures = 0
-
-    def succeeded(self) -> None:
-        self._failures = 0
-
-    def seconds(self, retry_seconds: float) -> float:
-        """The pause after one more failure; at least ``retry_seconds``."""
-        pause = min(_FIRST_RETRY_SECONDS * 2.0 ** min(self._failures, 30), _MAX_RETRY_SECONDS)
-        self._failures += 1
-        return retry_seconds + pause * self._random.uniform(0.5, 1.0)
-
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 Confirm = Callable[[str], Awaitable[bool]]
 
 log = Logger("tracker.volunteer")
@@ -84,7 +63,8 @@ class Volunteer:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __post_init__(self) -> None:
-        self._backoff = Backoff(self.random)
+        self._failures = 0
+        """Of rounds, in a row."""
         self._extended: dict[str, float] = {}
         self._kept: set[str] = set()
         """Torrents that are not needed, and that a person decided to keep or was informed of."""
@@ -95,10 +75,12 @@ class Volunteer:
             try:
                 await self.round()
             except (Unavailable, ClientUnavailable, OSError) as error:
-                pause = self._backoff.seconds(getattr(error, "retry_seconds", 0.0))
+                longest = min(_FIRST_RETRY_SECONDS * 2.0 ** min(self._failures, 30), _MAX_RETRY_SECONDS)
+                pause = getattr(error, "retry_seconds", 0.0) + longest * self.random.uniform(0.5, 1.0)
+                self._failures += 1
                 log.warning("round failed", reason=_reason(error), retry_seconds=round(pause))
             else:
-                self._backoff.succeeded()
+                self._failures = 0
                 pause = self.rules.round_seconds * self.random.uniform(0.75, 1.25)
             await self.sleep(pause)
 
@@ -120,11 +102,7 @@ class Volunteer:
 
     async def _torrents(self) -> dict[str, Torrent]:
         known = {info_hash: item.announce_url for info_hash, item in self._items.items()}
-        return {each.info_hash: each for each in await self._in_thread(self.client.torrents, known)}
-
-    @staticmethod
-    async def _in_thread(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return await asyncio.to_thread(partial(call, *args, **kwargs))
+        return {each.info_hash: each for each in await asyncio.to_thread(self.client.torrents, known)}
 
     async def _release_unknown(self, mine: Mine) -> None:
         """Gives back what a request claimed whose answer was lost. Claims of other programs of this user stay."""
@@ -163,7 +141,7 @@ class Volunteer:
                 return
             item = self._items[info_hash]
             log.warning("stopped: larger than the tracker said, and above the space", item=info_hash)
-            await self._in_thread(self.client.stop, info_hash)
+            await asyncio.to_thread(self.client.stop, info_hash)
             item.too_large = True
             self.file.save()
             if info_hash in mine.claimed:
@@ -252,7 +230,7 @@ class Volunteer:
 
     async def _drop_one(self, info_hash: str, *, claimed: bool) -> None:
         item, delete = self._items[info_hash], self.rules.delete_data
-        await self._in_thread(self.client.remove, info_hash, delete_data=delete)
+        await asyncio.to_thread(self.client.remove, info_hash, delete_data=delete)
         log.info("dropped", item=info_hash, torrent=item.name, data="deleted" if delete else "kept")
         if claimed:
             await self.api.release(info_hash, item.token)
@@ -265,7 +243,7 @@ class Volunteer:
     async def room(self, torrents: Mapping[str, Torrent]) -> int:
         """Bytes that may still be claimed."""
         rooms = [self.rules.space - self._used()] if self.rules.space else []
-        free = await self._in_thread(self.client.free_bytes)
+        free = await asyncio.to_thread(self.client.free_bytes)
         if free is not None:
             rooms.append(free - self._still_to_download(torrents))
         return max(0, min(rooms, default=0))
@@ -325,7 +303,7 @@ class Volunteer:
         item = self._items[info_hash]
         if item.stage == "foreign":
             return True
-        if item.stage == "claimed" and await self._in_thread(self.client.has, info_hash):
+        if item.stage == "claimed" and await asyncio.to_thread(self.client.has, info_hash):
             log.info("already in the client without the label: left alone", item=info_hash, torrent=item.name)
             item.stage = "foreign"
             self.file.save()
@@ -345,7 +323,7 @@ class Volunteer:
         self.file.save()
         new = NewTorrent(info_hash, item.name, item.announce_url, metainfo)
         try:
-            await self._in_thread(self.client.add, new)
+            await asyncio.to_thread(self.client.add, new)
         except NotAdded:
             return await self._give_back(info_hash, "the client refuses it")
         item.stage = "added"

@@ -43,7 +43,7 @@ async def asking(
     try:
         yield tracker
     finally:
-        await tracker.close()
+        tracker.close()
 
 
 @pytest.fixture

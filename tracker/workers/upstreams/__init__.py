@@ -8,23 +8,20 @@ beyond a host's budget are skipped, not queued. A tracker that fails repeatedly 
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from types import TracebackType
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
-from aiohttp import ClientSession, ClientTimeout
+from aiohttp import ClientTimeout
 
 from tracker.bittorrent import Address, Announce, Digits, Event, InfoHash, PeerId
 from tracker.settings.background import ScoringSettings
 from tracker.system.http_client import open_session
 from tracker.system.logger import Logger
 from tracker.token_bucket import TokenBucket
-from tracker.wire.tracker_url import TrackerUrl, parse_tracker_url
+from tracker.wire.tracker_url import parse_tracker_url
 from tracker.workers.upstreams.http import HttpTracker
 from tracker.workers.upstreams.udp import UdpTracker
 from tracker.workers.upstreams.upstream import Counts, Observer, OtherTracker, Upstream, request_budget
-
-__all__ = ["Counts", "Upstreams"]
 
 MAX_PEERS_WANTED = 200
 TIMEOUT_SECONDS = 10.0
@@ -38,88 +35,60 @@ OnPeer = Callable[[InfoHash, Address], None]
 log = Logger("tracker.upstreams")
 
 
-@dataclass(eq=False, repr=False)
-class Upstreams:
-    """``async with`` opens and closes the connections. ``monotonic`` is in seconds.
+@asynccontextmanager
+async def open_upstreams(
+    settings: ScoringSettings,
+    monotonic: Callable[[], float] = time.monotonic,
+    on_peer: OnPeer | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> AsyncIterator[list[Upstream]]:
+    """Keeps connections to the trackers of the settings. ``monotonic`` is in seconds.
 
     ``on_peer`` is called with each routable address of a peer that a tracker returns, at most ``upstream_max_peers``
     per torrent, tracker and family. Without the setting ``upstream_peers`` no announce is sent.
     """
-
-    settings: ScoringSettings
-    monotonic: Callable[[], float] = time.monotonic
-    on_peer: OnPeer | None = None
-    timeout_seconds: float = TIMEOUT_SECONDS
-
-    def __post_init__(self) -> None:
-        self._observer = _observer(self.settings, self.on_peer) if self.settings.upstream_peers else None
-        self._session: ClientSession | None = None
-        self._upstreams: list[Upstream] = []
-
-    def __bool__(self) -> bool:
-        """Whether any tracker is configured."""
-        return bool(self.settings.upstreams)
-
-    async def __aenter__(self) -> "Upstreams":
-        self._upstreams = list(self._open())
-        for upstream in self._upstreams:
-            if not upstream.tracker.scrapes and upstream.observer is None:
-                log.warning(
-                    "upstream tracker unused: its URL has no scrape, and upstream_peers is off", tracker=upstream.name
-                )
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for upstream in self._upstreams:
-            await upstream.tracker.close()
-        if self._session is not None:
-            await self._session.close()
-        self._upstreams, self._session = [], None
-
-    async def ask(self, info_hash: InfoHash) -> list[Counts]:
-        """The counts of each tracker, in the order of the settings. Never raises for errors of a tracker."""
-        return (await self.ask_many([info_hash]))[info_hash]
-
-    async def ask_many(
-        self, info_hashes: Iterable[InfoHash], within_seconds: float = WITHIN_SECONDS
-    ) -> dict[InfoHash, list[Counts]]:
-        """The counts of many torrents in few requests: up to 50 torrents take one scrape per tracker.
-
-        Returns after ``within_seconds`` with the replies received by then.
-        """
-        requested = list(dict.fromkeys(info_hashes))
-        received: list[dict[InfoHash, Counts]] = [{} for _ in self._upstreams]
-        async with asyncio.TaskGroup() as tasks:
-            asking = [
-                tasks.create_task(each.ask(requested, found), name=each.name)
-                for each, found in zip(self._upstreams, received, strict=True)
-            ]
-            late = (await asyncio.wait(asking, timeout=within_seconds))[1] if asking else ()
-            for task in late:
-                task.cancel()
-        missing = [Counts(each.name, error="no reply in time") for each in self._upstreams]
-        return {
-            info_hash: [found.get(info_hash, none) for found, none in zip(received, missing, strict=True)]
-            for info_hash in requested
-        }
-
-    def _open(self) -> Iterator[Upstream]:
-        budgets: dict[str, TokenBucket] = {}
-        now = self.monotonic()
-        for url in dict.fromkeys(secret.get_secret_value() for secret in self.settings.upstreams):
+    observer = _observer(settings, on_peer) if settings.upstream_peers else None
+    budgets: dict[str, TokenBucket] = {}
+    found: list[Upstream] = []
+    timeout = ClientTimeout(total=None)  # each request has one
+    async with open_session(timeout, limit_per_host=_CONNECTIONS_PER_HOST) as session, AsyncExitStack() as stack:
+        for url in dict.fromkeys(secret.get_secret_value() for secret in settings.upstreams):
             parsed = parse_tracker_url(url)
-            budget = budgets.setdefault(parsed.host, request_budget(self.settings.upstream_per_minute, now))
-            yield Upstream(parsed, self._tracker(parsed), budget, self.monotonic, self._observer)
+            budget = budgets.setdefault(parsed.host, request_budget(settings.upstream_per_minute, monotonic()))
+            tracker: OtherTracker = HttpTracker(parsed, session, timeout_seconds)
+            if parsed.scheme == "udp":
+                tracker = UdpTracker(parsed, timeout_seconds, monotonic)
+                stack.callback(tracker.close)
+            if not tracker.scrapes and observer is None:
+                text = "upstream tracker unused: its URL has no scrape, and upstream_peers is off"
+                log.warning(text, tracker=parsed.masked)
+            found.append(Upstream(parsed, tracker, budget, monotonic, observer))
+        yield found
 
-    def _tracker(self, url: TrackerUrl) -> OtherTracker:
-        timeout = self.timeout_seconds
-        if url.scheme == "udp":
-            return UdpTracker(url, timeout, self.monotonic)
-        if self._session is None:
-            self._session = open_session(ClientTimeout(total=None), limit_per_host=_CONNECTIONS_PER_HOST)
-        return HttpTracker(url, self._session, timeout)
+
+async def ask_many(
+    upstreams: Sequence[Upstream], info_hashes: Iterable[InfoHash], within_seconds: float = WITHIN_SECONDS
+) -> dict[InfoHash, list[Counts]]:
+    """The counts of each tracker, in the order of the settings, in few requests: up to 50 torrents take one scrape per
+    tracker. Never raises for errors of a tracker.
+
+    Returns after ``within_seconds`` with the replies received by then.
+    """
+    requested = list(dict.fromkeys(info_hashes))
+    received: list[dict[InfoHash, Counts]] = [{} for _ in upstreams]
+    async with asyncio.TaskGroup() as tasks:
+        asking = [
+            tasks.create_task(each.ask(requested, found), name=each.name)
+            for each, found in zip(upstreams, received, strict=True)
+        ]
+        late = (await asyncio.wait(asking, timeout=within_seconds))[1] if asking else ()
+        for task in late:
+            task.cancel()
+    missing = [Counts(each.name, error="no reply in time") for each in upstreams]
+    return {
+        info_hash: [found.get(info_hash, none) for found, none in zip(received, missing, strict=True)]
+        for info_hash in requested
+    }
 
 
 def _observer(settings: ScoringSettings, on_peer: OnPeer | None) -> Observer:

@@ -44,9 +44,6 @@ class HttpTracker:
         reply = await self._get(self._url.target or "/", announce_query(announce))
         return parse_announce(reply, max_peers=announce.peers_wanted or 0)
 
-    async def close(self) -> None:
-        """Does nothing: the session is shared."""
-
     async def _get(self, target: str, query: str) -> bytes:
         separator = "&" if "?" in target else "?"
         credentials = f"{self._url.credentials}@" if self._url.credentials else ""

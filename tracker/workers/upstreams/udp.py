@@ -63,7 +63,7 @@ class UdpTracker:
             packet, transaction_id, ipv6=udp_socket.family == socket.AF_INET6, max_peers=announce.peers_wanted or 0
         )
 
-    async def close(self) -> None:
+    def close(self) -> None:
         for udp_socket in self._sockets.values():
             udp_socket.close()
         self._sockets.clear()
