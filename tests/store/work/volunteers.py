@@ -1,4 +1,4 @@
-"""Volunteers under test: users 7 and 8 announce to a project that verifies, while its job runs every minute."""
+"""Volunteers under test: users 7 and 8 announce to a project that verifies, while its job runs."""
 
 from typing import Any
 
@@ -11,6 +11,8 @@ from tracker.workers.work.verification import EVERY_SECONDS, WorkVerification
 ITEM = info_hash(1).hex()
 INTERVAL = 1800
 """Announce interval (s): a quarter of the gap that the rules of the store `private` allow."""
+SELDOM = 600
+"""The job looks at each claim at least this often (s)."""
 PASSKEYS = {"7": ALICE, "8": BOB, "": ""}
 
 
@@ -35,10 +37,14 @@ async def verify(store: Store) -> None:
     await store.work.claims.lapse("proj")
 
 
-async def wait(store: Store, seconds: float, every: float = EVERY_SECONDS) -> None:
-    """Time passes, and the jobs run every minute, or so often."""
-    for _ in range(int(seconds // every)):
-        await store.pass_time(every)
+async def wait(store: Store, seconds: float, every: float | None = None) -> None:
+    """Time passes, and the jobs run so often; by default every minute, but where much time passes only every ten
+    minutes between its first minute and its last ten."""
+    seldom = max(0, int(seconds) - EVERY_SECONDS - SELDOM) // SELDOM
+    rounds = [EVERY_SECONDS] * (int(seconds - seldom * SELDOM) // EVERY_SECONDS)
+    rounds[1:1] = [SELDOM] * seldom
+    for passed in rounds if every is None else [every] * int(seconds // every):
+        await store.pass_time(passed)
         await verify(store)
 
 
