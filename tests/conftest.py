@@ -167,7 +167,8 @@ def nodes(request: pytest.FixtureRequest) -> Iterator[Cluster | None]:
 
 @pytest.fixture
 async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_url, retry=Retry(NoBackoff(), 0), decode_responses=False) as client:
+    never = Retry(NoBackoff(), 0)
+    async with Redis.from_url(redis_url, retry=never, decode_responses=False, driver_info=None) as client:
         yield client
 
 

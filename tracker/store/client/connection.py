@@ -13,9 +13,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from redis import __version__ as redis_version
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, RedisError, ResponseError
 
@@ -34,6 +36,9 @@ PROBE_SECONDS = 0.25
 """How often an unavailable store is pinged."""
 FOLLOW_SECONDS = 0.25
 """How often the sentinels are asked for the master."""
+
+_DRIVER = DriverInfo(lib_version=redis_version)
+"""What redis-py names itself to a server. Otherwise each connection would look its version up in the file system."""
 
 log = Logger("tracker.store")
 
@@ -58,6 +63,7 @@ def connect(
         "socket_connect_timeout": connect_timeout,
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
+        "driver_info": _DRIVER,
     }
     if tls_ca_file:
         check_ca_file(tls_ca_file, url)
