@@ -86,16 +86,16 @@ async def _fill(admin: Admin, url: str, prefix: str, shards: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("phases", "shards"),
+    ("phases", "shards", "examples"),
     [
-        pytest.param("examples,fuzzing", 1, id="short"),
-        pytest.param("examples,fuzzing", SHARDS, marks=pytest.mark.long, id="shards"),
-        pytest.param("examples,coverage,fuzzing", 1, marks=pytest.mark.long, id="all"),
-        pytest.param("examples,coverage,fuzzing", SHARDS, marks=pytest.mark.long, id="all with shards"),
+        pytest.param("examples,fuzzing", 1, 4, id="short"),
+        pytest.param("examples,fuzzing", SHARDS, 8, marks=pytest.mark.long, id="shards"),
+        pytest.param("examples,coverage,fuzzing", 1, 8, marks=pytest.mark.long, id="all"),
+        pytest.param("examples,coverage,fuzzing", SHARDS, 8, marks=pytest.mark.long, id="all with shards"),
     ],
 )
 async def test_responses_match_the_document(
-    phases: str, shards: int, serve: Serve, redis_url: str, prefix: str, tmp_path: Path
+    phases: str, shards: int, examples: int, serve: Serve, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     admin = await serve(Settings(redis=RedisSettings(prefix=prefix, shards=shards)))
     await _fill(admin, redis_url, prefix, shards)
@@ -104,7 +104,7 @@ async def test_responses_match_the_document(
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "schemathesis.cli", "run", f"{admin.url}/api/openapi.json"),
         *("--phases", phases),
-        *("--max-examples", "8", "--seed", "1", "--generation-deterministic"),
+        *("--max-examples", str(examples), "--seed", "1", "--generation-deterministic"),
         *(
             "--suppress-health-check",
             "too_slow",

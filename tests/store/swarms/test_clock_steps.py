@@ -1,6 +1,7 @@
 """Steps of the tracker's clock, of the store's, and of both cost no peer its place, and no user a hit-and-run, a lease
 or traffic."""
 
+import asyncio
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, START, Clock, Store, info_hash, timeout_key, update
 from tests.store.work.harness import add, claimed, project
+from tracker.store.sharding.shards import Shard
 from tracker.store.swarms.reaping import Reaping
 
 NUMBERS_OF_SHARDS = (1, 4)
@@ -38,8 +40,7 @@ class Machine:
         ]
 
     async def heartbeat(self) -> None:
-        for reaping in self.reapings:
-            await reaping.heartbeat()
+        await asyncio.gather(*(reaping.heartbeat() for reaping in self.reapings))
 
     async def step(self, which: str, seconds: int) -> None:
         if which == STORE:
@@ -53,8 +54,8 @@ class Machine:
     async def _shorten_timeouts(self, seconds: float) -> None:
         """The store's clock has gone on by so much."""
         pipe = self.store.redis.pipeline(transaction=False)
-        patterns = [f"{shard.keys.prefix}ptimeout:*" for shard in self.store.shards]
-        keys = [key for each in patterns async for key in self.store.redis.scan_iter(each, 10_000)]
+        all_shards = self.store.keys.prefix.partition("{")[0]
+        keys = [key async for key in self.store.redis.scan_iter(f"{all_shards}*ptimeout:*", 10_000)]
         left = await pipe.execute() if [pipe.pttl(key) for key in keys] else []
         for key, milliseconds in zip(keys, left, strict=True):
             pipe.pexpire(key, int(milliseconds - 1000 * seconds))  # deletes it below 0
@@ -86,19 +87,20 @@ class Machine:
 
     async def reap_all(self) -> int:
         """What the reaper does with expiry events, due lists and the sweep; returns how many peers it removed."""
-        removed = 0
-        for reaping, shard in zip(self.reapings[-len(self.store.shards) :], self.store.shards, strict=True):
-            prefix = shard.keys.prefix
-            for torrent_id in await self.torrent_ids(shard):
-                ih = (await self.store.redis.get(f"{prefix}torrent_id:{torrent_id}")).decode()
-                members = await self.store.redis.smembers(f"{prefix}tpeers:{ih}")
-                removed += await reaping.reap([(torrent_id, member.decode()) for member in members])
-            for key in [key async for key in self.store.redis.scan_iter(f"{prefix}due:*")]:
-                removed += (await reaping.reap_due(int(key.rpartition(b":")[2]), 0, 100, 100))[1]
-            removed += (await reaping.sweep(await self.torrent_ids(shard), "", 1000)).reaped
-        return removed
+        pairs = zip(self.reapings[-len(self.store.shards) :], self.store.shards, strict=True)
+        return sum(await asyncio.gather(*(self._reap(*pair) for pair in pairs)))
 
-    async def torrent_ids(self, shard: Any) -> list[str]:
+    async def _reap(self, reaping: Reaping, shard: Shard) -> int:
+        removed, prefix = 0, shard.keys.prefix
+        for torrent_id in await self.torrent_ids(shard):
+            ih = (await self.store.redis.get(f"{prefix}torrent_id:{torrent_id}")).decode()
+            members = await self.store.redis.smembers(f"{prefix}tpeers:{ih}")
+            removed += await reaping.reap([(torrent_id, member.decode()) for member in members])
+        for key in [key async for key in self.store.redis.scan_iter(f"{prefix}due:*", 10_000)]:
+            removed += (await reaping.reap_due(int(key.rpartition(b":")[2]), 0, 100, 100))[1]
+        return removed + (await reaping.sweep(await self.torrent_ids(shard), "", 1000)).reaped
+
+    async def torrent_ids(self, shard: Shard) -> list[str]:
         return [each.decode() for each in await self.store.redis.zrange(shard.keys.index("seeders"), 0, -1)]
 
 
