@@ -15,8 +15,8 @@ from loadtest.geoip_databases import make_city, make_country
 from loadtest.servers import Server
 from tests.store.harness import update
 from tests.waiting import in_background
-from tracker.doctor import Finding
-from tracker.doctor.checks import DoctorContext, run_checks
+from tracker.doctor import DoctorContext, Finding
+from tracker.doctor.checks import run_checks
 from tracker.doctor.server_checks import check_disk, check_info
 from tracker.doctor.settings_checks import check_geoip, check_settings, is_public
 from tracker.refusals import ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED, UPGRADE_MISSING

@@ -7,8 +7,8 @@ from pydantic import SecretStr
 
 from loadtest.cluster import cluster
 from loadtest.sentinels import failover
-from tracker.doctor import Finding
-from tracker.doctor.checks import DoctorContext, run_checks
+from tracker.doctor import DoctorContext, Finding
+from tracker.doctor.checks import run_checks
 from tracker.doctor.server_checks import check_isolation, check_replicas, check_required
 from tracker.runtime.store import open_store
 from tracker.settings.model import Settings

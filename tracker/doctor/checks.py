@@ -7,21 +7,17 @@ command (by its access list), that is a finding too, and the other checks contin
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from redis.exceptions import RedisError, ResponseError
 
 from tracker.bittorrent import is_routable
-from tracker.doctor import Finding, ago
+from tracker.doctor import DoctorContext, Finding, ago
 from tracker.doctor.server_checks import (
-    allowed_info,
-    check_clock,
-    check_cluster,
-    check_configuration,
-    check_failover,
-    check_info,
+    HEARTBEAT_SECONDS,
     check_members,
     check_nodes,
+    check_server,
+    heartbeat_age,
     remedy_for,
 )
 from tracker.doctor.settings_checks import (
@@ -41,27 +37,16 @@ from tracker.refusals import (
     UPGRADE_MISSING,
 )
 from tracker.settings.model import Settings
-from tracker.store.store import Store
 from tracker.store.work.log import GROUP
 from tracker.store.work.projects import KEPT_LOG
 from tracker.store.work.verification import asks_for_probes
 from tracker.wire.endpoint import format_endpoint
 
-HEARTBEAT_SECONDS = 15.0
 SLOW_SECONDS = 0.05
 MAX_NAMED = 5
 """How many projects of work distribution a finding names."""
 _PINGS = 5
 _RECENT_SECONDS, _SLICE_SECONDS = 3600, 300
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorContext:
-    """What the checks read. ``clock`` gives epoch seconds, like the tracker's."""
-
-    store: Store
-    settings: Settings
-    clock: Callable[[], float]
 
 
 async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
@@ -88,26 +73,6 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
 def check_without_store(settings: Settings, now: float) -> Iterator[Finding]:
     yield check_geoip(settings.geoip_file, now)
     yield from (*check_settings(settings), *check_dht_settings(settings), *check_udp(settings))
-
-
-async def _server(context: DoctorContext) -> AsyncIterator[Finding]:
-    """The server of the main prefix."""
-    info = await allowed_info(context.store.connection)
-    for finding in check_info(info, context.settings):
-        yield finding
-    running = await _tracker_is_running(context)
-    async for finding in check_configuration(context.store.connection, info, tracker_running=running):
-        yield finding
-    for check_copies in (check_failover, check_cluster):
-        async for finding in check_copies(context.store.connection, info):
-            yield finding
-    yield await check_clock(context.store.connection, context.clock)
-
-
-async def _nodes(context: DoctorContext) -> AsyncIterator[Finding]:
-    running = await _tracker_is_running(context)
-    async for finding in check_nodes(context.store, context.settings, context.clock, tracker_running=running):
-        yield finding
 
 
 async def _layout(context: DoctorContext) -> AsyncIterator[Finding]:
@@ -170,24 +135,8 @@ async def _latency(context: DoctorContext) -> AsyncIterator[Finding]:
         yield Finding("ok", "latency", text)
 
 
-async def _tracker_is_running(context: DoctorContext) -> bool:
-    try:
-        age = await _heartbeat_age(context)
-    except StoreUnavailable:
-        return False
-    return age is not None and age < HEARTBEAT_SECONDS
-
-
-async def _heartbeat_age(context: DoctorContext) -> float | None:
-    """By the newest heartbeat of all prefixes that are available."""
-    shards = context.store.shards
-    beats = await shards.each(lambda shard: ("GET", shard.keys.heartbeat()), shards.all)
-    last = max((float(beat) for beat in beats.values() if beat), default=None)
-    return None if last is None else max(0.0, context.clock() - last)
-
-
 async def _heartbeat(context: DoctorContext) -> AsyncIterator[Finding]:
-    age = await _heartbeat_age(context)
+    age = await heartbeat_age(context)
     if age is None:
         yield Finding("ok", "tracker", "no tracker has used this store yet")
     elif age < HEARTBEAT_SECONDS:
@@ -285,8 +234,8 @@ def _undrained(context: DoctorContext, undrained: Mapping[str, int]) -> Iterator
 
 _CHECKS: Mapping[str, Callable[[DoctorContext], AsyncIterator[Finding]]] = {
     "layout": _layout,
-    "server": _server,
-    "settings of other nodes": _nodes,
+    "server": check_server,
+    "settings of other nodes": check_nodes,
     "writes": _writes,
     "scripts": _scripts,
     "expiry events": _channels,
@@ -297,6 +246,6 @@ _CHECKS: Mapping[str, Callable[[DoctorContext], AsyncIterator[Finding]]] = {
     "addresses of peers": _missing_proxy,
     "work": _work,
     "DHT": lambda context: check_dht_node(context.store.dht_nodes, context.settings, context.clock()),
-    "site": lambda context: check_site(context.store, context.settings),
+    "site": check_site,
 }
 """Of the store, in their order."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from tracker.doctor import Finding, megabytes
+from tracker.doctor import DoctorContext, Finding, megabytes
 from tracker.errors import StoreUnavailable
 from tracker.settings.model import Settings
 from tracker.store.client.cluster import slot_of
@@ -25,6 +25,40 @@ from tracker.store.store import Store
 PUBSUB_BUFFER_BYTES = 256 * 1024 * 1024
 EXPIRE_EFFORT = 5
 FULL_SHARE = 0.9
+
+
+HEARTBEAT_SECONDS = 15.0
+
+
+async def check_server(context: DoctorContext) -> AsyncIterator[Finding]:
+    """The server of the main prefix."""
+    connection = context.store.connection
+    info = await allowed_info(connection)
+    for finding in check_info(info, context.settings):
+        yield finding
+    running = await _tracker_is_running(context)
+    async for finding in check_configuration(connection, info, tracker_running=running):
+        yield finding
+    for check_copies in (check_failover, check_cluster):
+        async for finding in check_copies(connection, info):
+            yield finding
+    yield await check_clock(connection, context.clock)
+
+
+async def _tracker_is_running(context: DoctorContext) -> bool:
+    try:
+        age = await heartbeat_age(context)
+    except StoreUnavailable:
+        return False
+    return age is not None and age < HEARTBEAT_SECONDS
+
+
+async def heartbeat_age(context: DoctorContext) -> float | None:
+    """By the newest heartbeat of all prefixes that are available."""
+    shards = context.store.shards
+    beats = await shards.each(lambda shard: ("GET", shard.keys.heartbeat()), shards.all)
+    last = max((float(beat) for beat in beats.values() if beat), default=None)
+    return None if last is None else max(0.0, context.clock() - last)
 
 
 def check_info(info: Mapping[str, Any], settings: Settings) -> Iterator[Finding]:
@@ -49,8 +83,7 @@ def _version(info: Mapping[str, Any]) -> Finding:
 def _role(info: Mapping[str, Any]) -> Finding:
     if info.get("role", "master") == "master":
         return Finding("ok", "role", "this server accepts writes")
-    primary = f"{info.get('master_host', '?')}:{info.get('master_port', '?')}"
-    text = f"this server is a replica of {primary}"
+    text = f"this server is a replica of {info.get('master_host', '?')}:{info.get('master_port', '?')}"
     return Finding("wrong", "role", text, "point TRACKER_REDIS__URL at the primary")
 
 
@@ -83,17 +116,16 @@ def _unique_users(info: Mapping[str, Any], settings: Settings) -> Iterator[Findi
         yield Finding("warning", "unique users", text, remedy)
 
 
+_DISK_FAULTS = {
+    "aof_last_write_status": "the last write to the append-only file failed",
+    "aof_last_bgrewrite_status": "the last rewrite of the append-only file failed",
+    "rdb_last_bgsave_status": "the last snapshot failed",
+}
+
+
 def check_disk(info: Mapping[str, Any]) -> Iterator[Finding]:
     """Whether the last writes to disk succeeded; a server that has written nothing passes."""
-    failed = [
-        what
-        for name, what in (
-            ("aof_last_write_status", "the last write to the append-only file failed"),
-            ("aof_last_bgrewrite_status", "the last rewrite of the append-only file failed"),
-            ("rdb_last_bgsave_status", "the last snapshot failed"),
-        )
-        if info.get(name, "ok") != "ok"
-    ]
+    failed = [text for name, text in _DISK_FAULTS.items() if info.get(name, "ok") != "ok"]
     for text in failed:
         yield Finding("wrong", "disk", text, "check the server's log and the free space on its disk")
     if not failed:
@@ -157,8 +189,7 @@ def _pubsub_buffer(limits: str) -> Finding:
 def _effort(effort: str) -> Finding:
     if int(effort) >= EXPIRE_EFFORT:
         return Finding("ok", "expire effort", effort)
-    remedy = f"active-expire-effort {EXPIRE_EFFORT} frees memory sooner"
-    return Finding("ok", "expire effort", effort, remedy)
+    return Finding("ok", "expire effort", effort, f"active-expire-effort {EXPIRE_EFFORT} frees memory sooner")
 
 
 _START = "start that node, or let a replica of it take over (docs/cluster.md, Failover)"
@@ -217,12 +248,12 @@ def _serves(node: NodeState, shard: Shard) -> bool:
     return slot is not None and any(first <= slot <= last for first, last in node.slots)
 
 
-async def check_nodes(
-    store: Store, settings: Settings, clock: Callable[[], float], *, tracker_running: bool
-) -> AsyncIterator[Finding]:
+async def check_nodes(context: DoctorContext) -> AsyncIterator[Finding]:
     """Yields nothing with one shard, or without a cluster. The node of the main prefix has been checked before."""
+    store = context.store
     if not (store.shards.others and store.connection.topology.nodes):
         return
+    running = await _tracker_is_running(context)
     with suppress(StoreUnavailable):  # the node of a key is asked, which another node names
         await store.shards.each(lambda shard: ("EXISTS", shard.keys.prefix))
     unavailable = False
@@ -230,7 +261,7 @@ async def check_nodes(
         here = [shard for shard in shards if not shard.connection.unavailable]
         findings: list[Finding] | None = []
         if here and address != store.connection.master:
-            findings = await _problems(here[0].connection, settings, clock, tracker_running=tracker_running)
+            findings = await _problems(here[0].connection, context, tracker_running=running)
         missing = shards if findings is None else [shard for shard in shards if shard not in here]
         if missing:
             unavailable = True
@@ -250,13 +281,11 @@ def _by_node(store: Store) -> dict[str, list[Shard]]:
     return found
 
 
-async def _problems(
-    connection: Connection, settings: Settings, clock: Callable[[], float], *, tracker_running: bool
-) -> list[Finding] | None:
+async def _problems(connection: Connection, context: DoctorContext, *, tracker_running: bool) -> list[Finding] | None:
     """What is not right on a node; None if it does not answer."""
     try:
         info = await allowed_info(connection)
-        found = [*check_info(info, settings), await check_clock(connection, clock)]
+        found = [*check_info(info, context.settings), await check_clock(connection, context.clock)]
         found += [each async for each in check_configuration(connection, info, tracker_running=tracker_running)]
         found += [each async for each in check_cluster(connection, info)]
     except StoreUnavailable:
@@ -312,14 +341,12 @@ async def check_cluster(connection: Connection, info: Mapping[str, Any]) -> Asyn
     """Yields nothing without a cluster. ``info`` as in ``check_failover``."""
     if not connection.topology.nodes:
         return
-    yield Finding(
-        "ok", "cluster", f"{connection.master} serves the keys; nodes known: {len(connection.topology.nodes)}"
-    )
+    text = f"{connection.master} serves the keys; nodes known: {len(connection.topology.nodes)}"
+    yield Finding("ok", "cluster", text)
     replicas = int(info.get("connected_slaves", 0))
     if info and not replicas:
         text = "the node that serves the keys has no replica, so no failover is possible"
-        remedy = "start one: CLUSTER REPLICATE <id of the node>"
-        yield Finding("warning", "replicas", text, remedy)
+        yield Finding("warning", "replicas", text, "start one: CLUSTER REPLICATE <id of the node>")
     if replicas:
         async for finding in _check_takeover(connection):
             yield finding

@@ -9,7 +9,8 @@ from tracker import __version__
 from tracker.admin.api.contract import Call, Endpoints, Reply
 from tracker.admin.api.models import Items, copy_of
 from tracker.admin.context import AdminContext
-from tracker.doctor import Finding, checks
+from tracker.doctor import DoctorContext, Finding
+from tracker.doctor.checks import run_checks
 from tracker.settings.reference import Described, describe
 
 endpoints = Endpoints("system", "Configuration and health of the tracker.")
@@ -92,6 +93,6 @@ def _dht(context: AdminContext) -> Literal["off", "waiting", "up", "down"]:
 async def examine(call: Call) -> Findings:
     """Checks the store and the settings. Changes nothing."""
     context, store = call.context, call.store
-    checked = checks.DoctorContext(store, context.settings, context.clock)
-    found = [each async for each in checks.run_checks(checked)]
+    checked = DoctorContext(store, context.settings, context.clock)
+    found = [each async for each in run_checks(checked)]
     return Findings(items=[FindingRow.from_record(f) for f in found])

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from aiohttp import web
 
 from tracker.admin.pages.rendering import Pages, get, render, wants_part
-from tracker.doctor.checks import DoctorContext, run_checks
+from tracker.doctor import DoctorContext
+from tracker.doctor.checks import run_checks
 from tracker.settings.model import Settings, variable
 from tracker.settings.reference import Described, describe
 

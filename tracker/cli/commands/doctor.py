@@ -10,8 +10,8 @@ import typer
 
 from tracker.cli.commands import AsJson, load_settings
 from tracker.cli.terminal import say_json
-from tracker.doctor import Finding
-from tracker.doctor.checks import DoctorContext, check_without_store, run_checks
+from tracker.doctor import DoctorContext, Finding
+from tracker.doctor.checks import check_without_store, run_checks
 from tracker.errors import StartupError
 from tracker.names import printable
 from tracker.runtime.store import open_store

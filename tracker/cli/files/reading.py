@@ -30,6 +30,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "0": "\0"}
 Items = Iterator[Item | Problem]
 Rows = Iterator[tuple[int, list[str] | str]]
 """Number of the line, and its cells or why there are none."""
+Fields = Iterator[tuple[int, Mapping[str, object] | str]]
+"""Number of the line, and its fields or why there are none."""
 Keep = Callable[[InfoHash, bytes], None]
 """Keeps the bare .torrent file of an info hash. Raises ClientError."""
 
@@ -112,14 +114,22 @@ def _read_torrent(path: Path, keep: Keep | None) -> Items:
 
 
 def _read_rows(file: TextIOWrapper, path: Path, kind: Kind | None, mapping: FieldMapping | None, *, tsv: bool) -> Items:
+    name = path.name.lower()
     if tsv:
-        yield from _read_table(_tsv_rows(file), path, kind, mapping, _as_it_is)
-    elif path.name.lower().endswith(JSON_ENDINGS):
-        yield from _read_json(file, path, kind, mapping)
-    elif path.name.lower().endswith(".csv"):
-        yield from _read_table(_csv_rows(file), path, kind, mapping, _as_it_is if mapping else unguarded)
+        found = _table(_tsv_rows(file), kind, mapping, guarded=False)
+    elif name.endswith(JSON_ENDINGS):
+        found = _json_objects(file)
+    elif name.endswith(".csv"):
+        found = _table(_csv_rows(file), kind, mapping, guarded=mapping is None)
     else:
         yield Problem(str(path), "is not a folder, .torrent, .csv or .jsonl file")
+        return
+    for number, fields in found:
+        origin = f"{path} line {number}"
+        try:
+            yield Problem(origin, fields) if isinstance(fields, str) else _item(fields, kind, mapping, origin)
+        except ClientError as error:
+            yield Problem(origin, error.text)
 
 
 def _lines(file: TextIOWrapper) -> Iterator[str]:
@@ -131,58 +141,39 @@ def _lines(file: TextIOWrapper) -> Iterator[str]:
         yield line
 
 
-def _read_json(file: TextIOWrapper, path: Path, kind: Kind | None, mapping: FieldMapping | None) -> Items:
+def _json_objects(file: TextIOWrapper) -> Fields:
     for number, line in enumerate(_lines(file), 1):
-        if not line.strip():
-            continue
-        origin = f"{path} line {number}"
-        try:
-            fields = _json_object(line)
-            yield _item(fields, kind, mapping, origin)
-        except ClientError as error:
-            yield Problem(origin, error.text)
+        if line.strip():
+            yield number, _json_object(line)
 
 
-def _json_object(line: str) -> dict[str, object]:
+def _json_object(line: str) -> dict[str, object] | str:
     if len(line) > MAX_LINE:
-        raise ClientError("the line is too long")
+        return "the line is too long"
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
-        raise ClientError("not JSON") from None
-    if not isinstance(fields, dict):
-        raise ClientError("not a JSON object")
-    return fields
+        return "not JSON"
+    return fields if isinstance(fields, dict) else "not a JSON object"
 
 
-def _read_table(
-    rows: Rows, path: Path, kind: Kind | None, mapping: FieldMapping | None, cell: Callable[[str, str], str]
-) -> Items:
-    """The first row names the columns. Each malformed row is a Problem. ``cell`` returns a value of a column."""
+def _table(rows: Rows, kind: Kind | None, mapping: FieldMapping | None, *, guarded: bool) -> Fields:
+    """The first row names the columns; without them there are no others. ``guarded``: as ``rows.guarded`` does."""
     number, header = next(rows, (0, []))
     if not header:
         return
     names = [header] if isinstance(header, str) else [name.strip().lstrip("\ufeff") for name in header]
-    problem = header if isinstance(header, str) else _header_problem(names, kind, mapping)
-    if problem:
-        yield Problem(f"{path} line {number}", problem)
+    if problem := header if isinstance(header, str) else _header_problem(names, kind, mapping):
+        yield number, problem
         return
     for number, found in rows:
-        origin = f"{path} line {number}"
         if isinstance(found, str):
-            yield Problem(origin, found)
+            yield number, found
         elif found and len(found) != len(names):
-            yield Problem(origin, f"has {len(found)} columns instead of {len(names)}")
+            yield number, f"has {len(found)} columns instead of {len(names)}"
         elif found:
-            try:
-                fields = {name: cell(name, value) for name, value in zip(names, found, strict=True)}
-                yield _item(fields, kind, mapping, origin)
-            except ClientError as error:
-                yield Problem(origin, error.text)
-
-
-def _as_it_is(_name: str, value: str) -> str:
-    return value
+            cells = zip(names, found, strict=True)
+            yield number, {name: unguarded(name, cell) if guarded else cell for name, cell in cells}
 
 
 def _csv_rows(file: TextIOWrapper) -> Rows:
