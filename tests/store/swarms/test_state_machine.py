@@ -26,7 +26,7 @@ from tests.examples import examples
 from tests.store.harness import START, Store, endpoint, info_hash, running, update
 from tracker.bittorrent import Accounts, Address, Digits, Endpoint, InfoHash, PeerId, unmap
 from tracker.store.schema.keys import Keys
-from tracker.store.schema.multipliers import RuleChange, multiplier_text, rule_change
+from tracker.store.schema.multipliers import RuleChange, rule_change, with_end
 from tracker.store.swarms.codec import (
     GONE,
     OVER_SOCKET,
@@ -590,7 +590,7 @@ class SwarmMachine(RuleBasedStateMachine):
             del self.model.multipliers[key]
         self.model.multipliers[level, ""] = (up, down, end)
         until = None if seconds == FOR_EVER else int(end)
-        texts = multiplier_text(up, until), multiplier_text(down, until)
+        texts = with_end(up, until), with_end(down, until)
         if level == "all":
             self.run(self.store.multipliers.set(*texts))
         elif level in USERS.values():

@@ -28,7 +28,7 @@ from tracker.store.schema.table.places import (
     torrent_in,
     torrent_of,
 )
-from tracker.store.sharding.shards import Shard, in_parts, scan_together
+from tracker.store.sharding.shards import Shard, grouped, in_parts, scan_together
 from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.users.sums import SUMMED
 
@@ -100,13 +100,8 @@ class Copying:
         """Rows of which a key had an expiry."""
 
     async def copy(self, found: Sequence[Found]) -> None:
-        parts = defaultdict[Shard, list[Found]](list)
-        for each in found:
-            parts[each.part].append(each)
-        for part, some in parts.items():
-            places = defaultdict[Place, list[Found]](list)
-            for each in some:
-                places[place_of(each.row, each.name)].append(each)
+        for part, some in grouped(found, lambda each: each.part).items():
+            places = grouped(some, lambda each: place_of(each.row, each.name))
             whole = [*places[Place.MAIN], *places[Place.COPIED]] if part == self._source.main else []
             targets = [self._target.main] * len(whole)
             targets += await self._targets(part, [torrent_in(each.row, each.name) for each in places[Place.TORRENT]])

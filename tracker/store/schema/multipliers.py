@@ -44,7 +44,7 @@ class Multiplier:
 
     def __str__(self) -> str:
         """As stored."""
-        return multiplier_text(self.factor, self.until, self.name)
+        return with_end(self.factor, self.until, self.name)
 
 
 Rules = tuple[Multiplier, ...]
@@ -93,10 +93,9 @@ def checked_multipliers(text: str) -> str:
     return text
 
 
-def multiplier_text(factor: float, until: int | None = None, name: str = "") -> str:
-    """A rule as stored, with at most six decimals and no exponent."""
-    number = f"{factor:.6f}".rstrip("0").rstrip(".")
-    return " ".join(part for part in (number, "" if until is None else str(until), name) if part)
+def multiplier_text(factor: float) -> str:
+    """A multiplier as stored, with at most six decimals and no exponent."""
+    return f"{factor:.6f}".rstrip("0").rstrip(".")
 
 
 def rules_text(rules: Iterable[Multiplier]) -> str:

@@ -27,6 +27,7 @@ IDS_A_CALL, IDS_A_ROUND = 1000, 10_000
 COPIES = 5
 """How many shards are asked for their copies at a time."""
 _Item = TypeVar("_Item")
+_Key = TypeVar("_Key")
 _Result = TypeVar("_Result")
 
 
@@ -110,9 +111,7 @@ class Shards:
     @property
     def unavailable_at_nodes(self) -> str:
         """The same as in ``shards 1, 3 (10.0.0.2:6379)``: by the addresses of their nodes, which are not public."""
-        found = defaultdict[str, list[int]](list)
-        for number in self.unavailable:
-            found[self._shards[number].connection.master].append(number)
+        found = grouped(self.unavailable, lambda number: self._shards[number].connection.master)
         return "; ".join(f"{named(found[node])} ({node})" if node else named(found[node]) for node in found)
 
     @property
@@ -134,9 +133,7 @@ class Shards:
 
     def notices(self) -> list[str]:
         """What is unavailable while at least one shard is served, and why, as public texts."""
-        by_cause = defaultdict[str, list[int]](list)
-        for shard in self._shards:
-            by_cause[shard.connection.cause].append(shard.number)
+        by_cause = grouped(range(len(self)), lambda number: self._shards[number].connection.cause)
         if not by_cause.pop("", []):
             return []
         found = [f"unavailable: {named(by_cause[cause])} ({cause})" for cause in by_cause]
@@ -271,9 +268,7 @@ class Shards:
     async def _outcomes(self, commands: Sequence[tuple[Place, tuple[Argument, ...]]]) -> list[Any]:
         """The same, but the reply of a place that is unavailable is a StoreUnavailable, and other errors are replies
         too."""
-        by_server = defaultdict[object, list[int]](list)
-        for index, (place, _) in enumerate(commands):
-            by_server[place.connection.server].append(index)
+        by_server = grouped(range(len(commands)), lambda index: commands[index][0].connection.server)
         replies: list[Any] = [None] * len(commands)
 
         async def ask(indexes: Sequence[int]) -> None:
@@ -299,10 +294,7 @@ class Shards:
 
     def by_shard(self, items: Sequence[_Item], info_hash_of: Callable[[_Item], InfoHash]) -> dict[Shard, list[_Item]]:
         """The items of each shard that has some."""
-        parts = defaultdict[Shard, list[_Item]](list)
-        for item in items:
-            parts[self.of(info_hash_of(item))].append(item)
-        return dict(parts)
+        return grouped(items, lambda item: self.of(info_hash_of(item)))
 
     async def split(
         self,
@@ -339,11 +331,7 @@ class Shards:
         probable = {each: self._probable(each) for each in torrent_ids}
         found: dict[str, tuple[Shard, InfoHash]] = {}
         for some in in_parts(list(probable), IDS_A_CALL):
-            by_shard = defaultdict[Shard, list[str]](list)
-            for torrent_id in some:
-                if (own := probable[torrent_id]) is not None:
-                    by_shard[own].append(torrent_id)
-            found |= await self._find(by_shard)
+            found |= await self._find(grouped(some, probable.get))
         missing = [each for each in probable if each not in found]
         for some in in_parts(missing, max(1, min(IDS_A_CALL, IDS_A_ROUND // len(self)))):
             others = {shard: [each for each in some if probable[each] is not shard] for shard in self}
@@ -368,11 +356,8 @@ class Shards:
 
     async def parts_of_torrents(self, torrent_ids: Sequence[str]) -> dict[Shard, list[str]]:
         """The ids by the shards that ``of_torrents`` finds."""
-        parts = defaultdict[Shard, list[str]](list)
-        for torrent_id, shard in zip(torrent_ids, await self.of_torrents(torrent_ids), strict=True):
-            if shard is not None:
-                parts[shard].append(torrent_id)
-        return parts
+        shards = dict(zip(torrent_ids, await self.of_torrents(torrent_ids), strict=True))
+        return grouped(torrent_ids, shards.get)
 
     async def of_torrent(self, torrent_id: str) -> Shard | None:
         """The same of one id. Raises StoreUnavailable when a shard may have it that is unavailable."""
@@ -402,6 +387,15 @@ class Shards:
             for torrent_id, text in zip(some, texts or [None] * len(some), strict=True)
             if (info_hash := info_hash_of(text)) is not None
         }
+
+
+def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key | None]) -> defaultdict[_Key, list[_Item]]:
+    """The items by their keys, without those whose key is None."""
+    found = defaultdict[_Key, list[_Item]](list)
+    for item in items:
+        if (own := key(item)) is not None:
+            found[own].append(item)
+    return found
 
 
 async def together(calls: Sequence[Awaitable[_Result]]) -> list[_Result]:
