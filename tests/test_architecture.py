@@ -402,7 +402,7 @@ def test_store_classes_are_constructed_in_one_place() -> None:
         if node.func.id in classes | {"Scripts", "Store"} and node.func.id not in own_classes(module)
     ]
     places = {"store.store", "store.users.parts", "store.work.work"}
-    assert [name for name, module in built if module not in places] == ["Store", "Scripts", "Scripts"]
+    assert [name for name, module in built if module not in places] == ["Store", "Scripts"]
     assert {name for name, module in built if module in places} == classes - {"UserParts"}
 
 

@@ -28,7 +28,7 @@ async def opened(url: str) -> AsyncIterator[tuple[Server, Subscription]]:
 async def started(
     subscription: Subscription, *, channels: tuple[str, ...] = (), patterns: tuple[str, ...] = ()
 ) -> Subscriber:
-    subscriber = subscription.subscriber(channels, patterns)
+    subscriber = Subscriber(subscription, channels, patterns)
     await subscriber.start()
     return subscriber
 
@@ -102,7 +102,7 @@ async def test_a_refused_subscriber_ends_alone(any_server: Valkey, prefix: str) 
         try:
             async with opened(url) as (_, subscription):
                 mine = await started(subscription, channels=(f"{prefix}mine",))
-                refused = subscription.subscriber([f"{prefix}theirs"])
+                refused = Subscriber(subscription, [f"{prefix}theirs"], ())
                 with pytest.raises(NoPermissionError):
                     await refused.start()
                 refused.close()

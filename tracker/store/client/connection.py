@@ -399,7 +399,7 @@ class Connection:
         subscriber = None
         try:
             async with loop_timeout(self.server.timeout):
-                subscriber = (await self.server.subscription.opened()).subscriber(channels, patterns)
+                subscriber = Subscriber(await self.server.subscription.opened(), channels, patterns)
                 self._subscribers.add(subscriber)
                 await subscriber.start()
             yield subscriber

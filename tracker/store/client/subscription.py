@@ -32,11 +32,12 @@ class Subscriber:
 
     def __init__(self, subscription: "Subscription", channels: Sequence[str], patterns: Sequence[str]) -> None:
         self._subscription = subscription
+        subscription.subscribers.add(self)
         self.names = [(b"message", name.encode()) for name in channels]
         self.names += [(b"pmessage", name.encode()) for name in patterns]
         self.messages: deque[Message] = deque()
         self.news = asyncio.Event()
-        self.error: Exception | None = None
+        self.error = subscription.error
 
     async def start(self) -> None:
         """Returns when the store has confirmed every channel and pattern; raises ResponseError when it refuses one."""
@@ -76,11 +77,11 @@ class Subscription(asyncio.Protocol):
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=_NOTHING
         )
-        self._subscribers: dict[_Name, list[Subscriber]] = {}
+        self._by_name: dict[_Name, list[Subscriber]] = {}
         self._unconfirmed: deque[tuple[asyncio.Future[None], int]] = deque()
         """Of each command without a reply, and how many confirmations are missing."""
-        self._everyone: set[Subscriber] = set()
-        self._error: Exception | None = None
+        self.subscribers: set[Subscriber] = set()
+        self.error: Exception | None = None
         self.waiting = 0
         """Messages that wait to be consumed."""
         self.paused = False
@@ -88,19 +89,11 @@ class Subscription(asyncio.Protocol):
         self.broken = transport.is_closing()
         transport.set_protocol(self)
 
-    def subscriber(self, channels: Sequence[str] = (), patterns: Sequence[str] = ()) -> Subscriber:
-        """A subscriber that has not started yet."""
-        subscriber = Subscriber(self, channels, patterns)
-        self._everyone.add(subscriber)
-        if self._error is not None:
-            subscriber.end(self._error)
-        return subscriber
-
     async def subscribe(self, subscriber: Subscriber) -> None:
         if subscriber.error is not None:
             raise subscriber.error
         for name in subscriber.names:
-            self._subscribers.setdefault(name, []).append(subscriber)
+            self._by_name.setdefault(name, []).append(subscriber)
         confirmations = self._send("SUBSCRIBE", subscriber.names)
         try:
             await asyncio.gather(*confirmations)
@@ -110,18 +103,18 @@ class Subscription(asyncio.Protocol):
 
     def leave(self, subscriber: Subscriber) -> None:
         """Its messages are dropped. The connection is closed if it was the last one."""
-        self._everyone.discard(subscriber)
+        self.subscribers.discard(subscriber)
         left = []
         for name in subscriber.names:
-            others = self._subscribers.get(name, [])
+            others = self._by_name.get(name, [])
             if subscriber in others:
                 others.remove(subscriber)
                 if not others:
-                    del self._subscribers[name]
+                    del self._by_name[name]
                     left.append(name)
         self.note_consumed(len(subscriber.messages))
         subscriber.messages.clear()
-        if not self._everyone:
+        if not self.subscribers:
             self.close()
         elif not self.broken:
             for confirmation in self._send("UNSUBSCRIBE", left):
@@ -176,7 +169,7 @@ class Subscription(asyncio.Protocol):
                 future.set_result(None)
 
     def _deliver(self, name: _Name, message: Message) -> None:
-        for subscriber in self._subscribers.get(name, ()):
+        for subscriber in self._by_name.get(name, ()):
             subscriber.messages.append(message)
             subscriber.news.set()
             self.waiting += 1
@@ -185,10 +178,10 @@ class Subscription(asyncio.Protocol):
         self._end(RedisConnectionError("the store closed the connection"))
 
     def _end(self, error: Exception) -> None:
-        self._error = error = self._error or error
+        self.error = error = self.error or error
         self.broken = True
         self._transport.abort()
-        for subscriber in self._everyone:
+        for subscriber in self.subscribers:
             subscriber.end(error)
         while self._unconfirmed:
             future, _ = self._unconfirmed.popleft()

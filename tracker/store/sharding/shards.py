@@ -77,18 +77,14 @@ class Shards:
     @classmethod
     def under(cls, connection: Connection, prefix: str, number: int) -> Self:
         """So many shards of the store under a prefix. ``connection`` is that of the main prefix."""
-        main_prefix = main_prefix_of(prefix, number)
-        scripts = Scripts(connection, main_prefix)
 
-        def shard(number: int, prefix: str) -> Shard:
-            if prefix == main_prefix:
-                return Shard(number, connection.of(prefix), scripts, Keys(prefix))
-            own = connection.of(prefix)
-            return Shard(number, own, Scripts(own, prefix), Keys(prefix))
+        def shard(number: int, own: str) -> Shard:
+            there = connection.of(own)
+            return Shard(number, there, Scripts(there, own), Keys(own))
 
-        shards = [shard(each, own) for each, own in enumerate(shard_prefixes(prefix, number))]
-        mains = [each for each in shards if each.keys.prefix == main_prefix]
-        return cls(shards, mains[0] if mains else Shard(MAIN, connection, scripts, Keys(main_prefix)))
+        shards = {own: shard(each, own) for each, own in enumerate(shard_prefixes(prefix, number))}
+        main = main_prefix_of(prefix, number)
+        return cls([*shards.values()], shards.get(main) or shard(MAIN, main))
 
     def __len__(self) -> int:
         return len(self._shards)
@@ -219,10 +215,10 @@ class Shards:
         shards that are unavailable are left out, as by ``gather``."""
         asked = [(shard, command) for shard in self._shards for command in commands(shard)]
         replies = await self._outcomes(asked)
-        number = len(asked) // len(self._shards)
-        parts = [replies[first : first + number] for first in range(0, len(asked), number)]
-        unavailable = ([reply for reply in part if isinstance(reply, StoreUnavailable)] for part in parts)
-        outcomes = [errors[0] if errors else part for part, errors in zip(parts, unavailable, strict=True)]
+        parts = in_parts(replies, len(asked) // len(self._shards))
+        outcomes: list[Any] = [
+            next((reply for reply in part if isinstance(reply, StoreUnavailable)), part) for part in parts
+        ]
         return self._answered(self._shards, outcomes)
 
     async def run(

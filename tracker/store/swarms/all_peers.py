@@ -1,5 +1,6 @@
 """All active peers, read in parts. Each command is short, so announces do not wait for it."""
 
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -126,12 +127,10 @@ async def _torrents(shard: Shard, ids: Sequence[bytes]) -> list[tuple[str, InfoH
 
 
 def _place(cursor: str, shards: int) -> tuple[int, int]:
-    number, dash, scan = cursor.partition("-")
-    if not (dash and number.isascii() and number.isdigit() and scan.isascii() and scan.isdigit()):
+    found = re.fullmatch(r"([0-9]{1,3})-([0-9]{1,20})", cursor, re.ASCII)
+    if found is None or int(found[1]) >= shards or int(found[2]) >= 2**64:
         raise ClientError("a malformed cursor")
-    if int(number) >= shards or int(scan) >= 2**64:
-        raise ClientError("a malformed cursor")
-    return int(number), int(scan)
+    return int(found[1]), int(found[2])
 
 
 def _peer(member: _Member, row: Mapping[str, Any], checks: Iterator[bytes | None]) -> ActivePeer:
