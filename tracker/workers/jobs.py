@@ -5,13 +5,12 @@ half a second has passed. Results that arrive during a call are written together
 """
 
 import asyncio
-import json
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from redis.exceptions import RedisError, ResponseError
 
@@ -19,6 +18,7 @@ from tracker.errors import Postponed, StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.jobs.jobs import MAX_BATCH, Jobs
 from tracker.store.jobs.records import Claimed, Outcome, Result
+from tracker.store.schema.lenient_numbers import json_object
 from tracker.system.logger import Logger
 from tracker.workers.loop import forever, wait_for
 
@@ -200,7 +200,7 @@ class JobWorker:
             log.warning("job failed", queue=run.job.queue, job=run.job.id, error=error)
 
     async def _attempt(self, run: _Run, queue: Queue) -> tuple[Outcome, str]:
-        payload = _parse(run.job.payload)
+        payload = json_object(run.job.payload)
         if payload is None:
             return "fatal", "payload is not a JSON object"
         error = ""
@@ -232,21 +232,17 @@ class JobWorker:
     async def _extend_leases(self) -> None:
         """Extends leases. Cancels jobs whose lease has ended or soon ends, because another tracker may claim them."""
         await asyncio.sleep(self._tick_seconds)
+        runs = [run for run in self._runs if run.cancel_reason != "lost"]
         with suppress(StoreUnavailable):
-            await self._extend([run for run in self._runs if run.cancel_reason != "lost"])
+            untils = await self.jobs.extend([run.job for run in runs]) if runs else []
+            for run, until in zip(runs, untils, strict=True):
+                run.lease_until = until or 0.0
         now = self.clock()
         for run in list(self._runs):
             if run.lease_until <= now + self._tick_seconds:
                 run.cancel("lost")
             elif run.cancel_reason is not None:
                 run.cancel(run.cancel_reason)
-
-    async def _extend(self, runs: list[_Run]) -> None:
-        if not runs:
-            return
-        untils = await self.jobs.extend([run.job for run in runs])
-        for run, until in zip(runs, untils, strict=True):
-            run.lease_until = until or 0.0
 
     async def _enqueue_periodic(self) -> None:
         for queue, seconds in self._periodic.items():
@@ -270,14 +266,6 @@ class JobWorker:
                     log.warning("jobs of an unknown queue failed", queue=queue)
             except ResponseError as error:  # a key of another type
                 log.error("cannot read unknown queue", queue=queue, error=str(error))
-
-
-def _parse(text: str) -> dict[str, Any] | None:
-    try:
-        payload = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return payload if isinstance(payload, dict) else None
 
 
 def _describe(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.lenient_numbers import json_object, whole
 
 NEARLY_NONE = 20
 """Fewer than one torrent in so many."""
@@ -183,12 +183,7 @@ def _read_buckets(text: str) -> dict[int, int]:
 
 
 def _read_counts(text: str) -> dict[str, int]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(found, dict):
-        return {}
+    found = json_object(text) or {}
     return {
         name: number for name, number in list(found.items())[:_MAX_NAMES] if type(number) is int and 0 <= number < 2**53
     }

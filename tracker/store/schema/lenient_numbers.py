@@ -1,6 +1,8 @@
-"""Reads stored numbers. A site may write these keys too, so a value may be invalid."""
+"""Reads stored numbers and JSON. A site may write these keys too, so a value may be invalid."""
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 MAX_INTEGER = 2**63 - 1
 """The largest integer that Redis can count to."""
@@ -29,3 +31,12 @@ def ranked(flat: Sequence[bytes]) -> list[tuple[str, int]]:
 def score(value: bytes | float) -> int:
     """Converts a score to a whole number from 0 to 2^53; infinity becomes 2^53."""
     return int(min(max(float(value), 0.0), 2.0**53))
+
+
+def json_object(text: str | bytes) -> dict[str, Any] | None:
+    """None for anything that is no JSON object."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

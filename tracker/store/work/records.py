@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
 from tracker.errors import ClientError, Conflict, NotFound
-from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.lenient_numbers import json_object, whole
 from tracker.store.schema.record import Field, fields_of
 
 Kind = Literal["items", "seeding"]
@@ -313,11 +313,7 @@ def domains_text(domains: Sequence[str] | Mapping[str, int]) -> str:
 def claim_of(name: bytes, record: bytes | None, token: bytes | None, ends_ms: float) -> Claim:
     """A stored claim: ``name`` is `<item> <claimant>`, ``record`` its JSON, ``ends_ms`` the end of its lease. Of a
     record that a site has overwritten, what cannot be read is empty or 0."""
-    try:
-        row = json.loads(record or b"")
-    except (ValueError, RecursionError):
-        row = {}
-    row = row if isinstance(row, dict) else {}
+    row = json_object(record or b"") or {}
     item, _, claimant = name.decode("utf-8", "replace").rpartition(" ")
 
     def text(field: str) -> str:

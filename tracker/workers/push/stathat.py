@@ -7,11 +7,11 @@ import json
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 import aiohttp
 
 from tracker.settings.background import StatHatSettings
+from tracker.store.schema.lenient_numbers import json_object
 from tracker.system.http_client import open_session, read_body
 from tracker.workers.push.sender import ACCEPTED, Outcome, Result, Sample, Send, shorten
 
@@ -75,7 +75,7 @@ def stat_name(prefix: str, name: str) -> str:
 
 def parse_reply(status: int, retry_after: str, body: bytes) -> Result:
     """The result; accepted only where both the HTTP status and the JSON in the body report success."""
-    reply = _json_object(body)
+    reply = json_object(body) or {}
     if 200 <= status < 300:
         inner = reply.get("status")
         if isinstance(inner, str) and inner.lower() == "ok":
@@ -95,12 +95,3 @@ def parse_reply(status: int, retry_after: str, body: bytes) -> Result:
         seconds = float(retry_after) if re.fullmatch(r"[0-9]{1,6}", retry_after) else 0.0
         return Result(Outcome.UNAVAILABLE, reason, seconds)
     return Result(Outcome.SERVER_ERROR, reason)
-
-
-def _json_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in ``body``; empty where there is none."""
-    try:
-        reply = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return reply if isinstance(reply, dict) else {}
