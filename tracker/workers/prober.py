@@ -214,10 +214,10 @@ class Examination:
                 self._missing = "no pieces shown"
                 if answer.fast:  # both sides then have to say which pieces they have
                     await peer.send(encode_message(Message(Kind.HAVE_NONE)))
-                if self._download is None:
-                    return await self._watch(peer, self._shown)
-                limit.reschedule(asyncio.get_running_loop().time() + piece_seconds)
-                return await self._fetch(peer, self._shown, self._download)
+                if self._download is not None:
+                    limit.reschedule(asyncio.get_running_loop().time() + piece_seconds)
+                    await peer.send(encode_message(Message(Kind.INTERESTED)))
+                return await self._watch(peer, self._shown, self._download)
         except TimeoutError:
             return Outcome(Status.UNKNOWN, f"{self._missing}: timed out")
         except OSError:
@@ -232,37 +232,26 @@ class Examination:
             raise PeerProtocolError("our own handshake came back")
         return answer
 
-    async def _watch(self, peer: Connection, shown: ShownPieces) -> Outcome:
-        """Until the peer has shown all pieces, or too few."""
+    async def _watch(self, peer: Connection, shown: ShownPieces, download: Download | None) -> Outcome:
+        """Until the peer has shown all pieces or sent the one to download, or has shown too few."""
         while True:
             for message in await peer.messages():
-                self._look(shown, message)
+                shown.add(message)
+                if shown.number:
+                    self._missing = "not all pieces shown"
                 if _disproves(shown, message):
                     return _INCOMPLETE
-                if shown.number == shown.count:
+                if download is not None:
+                    download.receive(message)
+                    if download.is_complete:
+                        return _SENT if download.is_correct else _WRONG_PIECE
+                elif shown.number == shown.count:
                     return _COMPLETE
-
-    async def _fetch(self, peer: Connection, shown: ShownPieces, download: Download) -> Outcome:
-        """Until the peer has sent the piece, or shown too few."""
-        await peer.send(encode_message(Message(Kind.INTERESTED)))
-        while True:
-            for message in await peer.messages():
-                self._look(shown, message)
-                if _disproves(shown, message):
-                    return _INCOMPLETE
-                download.receive(message)
-                if download.is_complete:
-                    return _SENT if download.is_correct else _WRONG_PIECE
-            if download.piece.index in shown:
+            if download is not None and download.piece.index in shown:
                 self._missing = "choked" if download.choked else "piece incomplete"
                 requests = download.requests()
                 peer.allow(sum(each.length + _BLOCK_OVERHEAD for each in requests))
                 await peer.send(b"".join(map(encode_message, requests)))
-
-    def _look(self, shown: ShownPieces, message: Message) -> None:
-        shown.add(message)
-        if shown.number:
-            self._missing = "not all pieces shown"
 
 
 def _disproves(shown: ShownPieces, message: Message) -> bool:
