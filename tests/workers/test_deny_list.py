@@ -10,7 +10,8 @@ from tests.waiting import eventually, in_background
 from tracker.bittorrent import PeerId
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.admission import clear_on_change, keep_reading, read
+from tracker.workers.admission import clear_on_change, keep_reading
+from tracker.workers.loop import survive
 
 PEER = PeerId(b"-TR2830-abcdefghijkl")
 NEVER = 1e6
@@ -66,10 +67,10 @@ async def test_nothing_is_read_while_the_list_is_off(redis_url: str, prefix: str
 @pytest.mark.parametrize("failure", ["unavailable", "wrong type"])
 async def test_a_failed_read_keeps_the_list(store: Store, failure: str) -> None:
     await store.deny_list.add(b"-TR")
-    await read(store.deny_list_cache)
+    await survive(store.deny_list_cache.read())
     await store.redis.delete(store.keys.denied_clients())
     await store.redis.set(store.keys.denied_clients(), "text")
     if failure == "unavailable":
         store.connection._lost(OSError())
-    await read(store.deny_list_cache)
+    await survive(store.deny_list_cache.read())
     assert store.deny_list_cache.denies(PEER)

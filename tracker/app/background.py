@@ -261,7 +261,7 @@ def _verification(context: RuntimeContext, prober: Prober) -> WorkVerification:
         except (OSError, ClientError):
             return None
 
-    async def pieces(info_hash: InfoHash) -> Pieces | None:
-        return await asyncio.to_thread(read, info_hash)
+    def pieces(info_hash: InfoHash) -> Awaitable[Pieces | None]:
+        return asyncio.to_thread(read, info_hash)
 
     return WorkVerification(store.work.projects, store.work.verification, time.time, prober, pieces)

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from tracker import __version__
 from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
@@ -55,11 +55,6 @@ RECEIVE_BUFFER = 262_144
 log = Logger("tracker.dht")
 
 
-class DhtWorkers(NamedTuple):
-    status: StatusWorker
-    lookups: LookupWorker
-
-
 @dataclass
 class DhtRuntime:
     """``nodes`` by 4 and 6; none while the node is off, or another tracker runs it."""
@@ -68,13 +63,14 @@ class DhtRuntime:
     nodes: dict[int, DhtNode] = field(default_factory=dict)
     participation: Participation | None = None
     """What was counted at the start; None if it could not be counted."""
-    workers: DhtWorkers | None = None
+    status: StatusWorker | None = None
+    lookups: LookupWorker | None = None
 
     async def look_up(self, payload: Mapping[str, Any]) -> None:
         """Runs a job of the queue ``dht_lookup``."""
-        if self.workers is None or not self.nodes:
+        if self.lookups is None or not self.nodes:
             raise Postponed(RETRY_SECONDS)
-        await self.workers.lookups.handle(payload)
+        await self.lookups.handle(payload)
 
 
 @contextlib.asynccontextmanager
@@ -112,9 +108,9 @@ async def open_dht(
             async with running(partial(_run, context, prober, sockets, runtime, lease, timer)):
                 yield runtime
         finally:  # here, as the tasks of the block above may not take long to end
-            if runtime.workers is not None:
-                await runtime.workers.status.save_nodes()
-                await runtime.workers.status.save()
+            if runtime.status is not None:
+                await runtime.status.save_nodes()
+                await runtime.status.save()
             await lease.release()
 
 
@@ -140,7 +136,7 @@ async def _run(
         return Swarm(True, *(found if settings.answer else ((), ())))
 
     forgetter = Forgetter(store.dht_torrents, nodes, all_torrents=settings.torrents != "public", timer=timer)
-    runtime.workers = status, lookups = _workers(context, prober, nodes, lease, timer)
+    runtime.status, runtime.lookups = status, lookups = _workers(context, prober, nodes, lease, timer)
     telemetry = DhtTelemetry(context.telemetry, nodes, lambda: status.participation, timer=timer)
     loops = [
         partial(keep_connected, node, partial(_bootstrap, context, settings, family), timer=timer)
@@ -178,7 +174,7 @@ async def _run(
 
 def _workers(
     context: RuntimeContext, prober: Prober, nodes: dict[int, DhtNode], lease: NameLease, timer: Callable[[], float]
-) -> DhtWorkers:
+) -> tuple[StatusWorker, LookupWorker]:
     store, live, name = context.store.dht_nodes, context.live, context.live.current.dht.node_name
     torrents, all_torrents = context.store.dht_torrents, live.current.dht.torrents == "all"
 
@@ -202,7 +198,7 @@ def _workers(
         timer=timer,
         collector=PeerCollector(torrents, prober, lambda: live.current.dht, clock=time.time, rng=random.SystemRandom()),
     )
-    return DhtWorkers(status, lookups)
+    return status, lookups
 
 
 def build_nodes(settings: DhtSettings, families: Sequence[int], saved: SavedNode, now: float) -> dict[int, DhtNode]:

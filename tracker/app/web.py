@@ -30,7 +30,7 @@ from tracker.system.listeners import Listener
 from tracker.system.logger import Logger
 from tracker.workers import admission
 from tracker.workers.admission import share_limits
-from tracker.workers.loop import follow, wait_for
+from tracker.workers.loop import follow, survive, wait_for
 from tracker.workers.shard_reapers import AnyReaper
 
 NO_EXPIRY_EVENTS = "no subscription to the store's expiry events"
@@ -79,7 +79,7 @@ async def open_web(
     update_limits = partial(share_limits, limits, store.rate_limits, time.time)
     copy_users_on_reconnect(store)
     if settings.clients.deny_list:  # before the first announce
-        await admission.read(store.deny_list_cache)
+        await survive(store.deny_list_cache.read())
     async with (
         running(partial(store.swarms.run, joins.on_late_join), clear_lists, read_deny_list, update_limits),
         open_websockets(context, tracker) as sockets,

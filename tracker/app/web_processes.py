@@ -140,10 +140,6 @@ class WebProcess:
         if not self.writer.is_closing():  # the process has ended; uvloop would raise RuntimeError
             self.writer.write(encode_message(message))
 
-    async def stop(self, seconds: float) -> None:
-        """Ends the process after requests in flight, within ``seconds``. Its last telemetry is still received."""
-        await self.child.stop(seconds)
-
     async def end_if_unresponsive(self, max_unanswered: int) -> None:
         if self.unanswered > max_unanswered and not self.child.ended.is_set():
             log.error("web process not responding; restarting it", pid=self.child.pid)
@@ -287,12 +283,12 @@ class WebProcessPool:
             await asyncio.sleep(STATUS_SECONDS)
 
     async def stop(self) -> None:
-        """Ends all processes after they have answered requests in flight."""
+        """Ends all processes after they have answered requests in flight. Their last telemetry is still received."""
         self._stopping.set()
         # Nothing would accept a connection to the parent's copies once the processes have closed theirs.
         for sock in chain(self._sockets, *self._datagrams):
             sock.close()
-        await asyncio.gather(*(process.stop(self._stop_seconds) for process in list(self._running)))
+        await asyncio.gather(*(process.child.stop(self._stop_seconds) for process in list(self._running)))
 
     def close(self) -> None:
         """Closes the pipes of ended processes that ``keep`` has not closed, because it was cancelled."""

@@ -8,7 +8,6 @@ from functools import partial
 from math import inf
 
 from tracker.errors import StartupError, StoreNotReady
-from tracker.settings.announces import AnnounceSettings
 from tracker.settings.model import Settings
 from tracker.settings.reference import mask_url
 from tracker.settings.store import RedisSettings
@@ -29,7 +28,7 @@ from tracker.system.logger import Logger
 from tracker.valkey.opening import command_server
 
 EARLY_SECONDS = 30.0
-"""An announce sooner than this after the peer's last one counts as early."""
+"""An announce sooner than this after the peer's last one counts as early; at most a quarter of the interval."""
 _COMMAND_TIMEOUT_SECONDS = 10.0
 _RETRY_SECONDS = 0.5
 _MAX_GAP_INTERVALS = 4
@@ -217,6 +216,7 @@ def swarm_rules(settings: Settings) -> SwarmRules:
     """The rules for the swarm scripts, from the current settings."""
     announce, torrents, users = settings.announce, settings.torrents, settings.users
     limits, reap_seconds = settings.limits, settings.reaper.interval_seconds
+    interval = min(announce.interval_seconds, announce.min_interval_seconds)
     return SwarmRules(
         accounts=users.private,
         open=torrents.mode == "open",
@@ -239,7 +239,7 @@ def swarm_rules(settings: Settings) -> SwarmRules:
         # After an outage every peer gets enough time for one announce, whatever its interval.
         grace=max(int(reap_seconds), announce.max_interval_seconds + _LATE_SECONDS),
         forget_after=torrents.forget_after_seconds,
-        early=_early(announce) if limits.enabled else 0,
+        early=min(EARLY_SECONDS, interval / 4) if limits.enabled else 0,
         max_per_network_in_swarm=limits.address_entries_per_torrent if limits.enabled else inf,
         max_per_network=limits.address_entries if limits.enabled else inf,
         bound_local_networks=limits.private_addresses,
@@ -254,7 +254,7 @@ def swarm_rules(settings: Settings) -> SwarmRules:
         lists_at_once=users.peer_lists_at_once,
         lists_per_minute=users.peer_lists_per_minute,
         lists_per_day=users.peer_lists_per_day,
-        list_wait=min(_LIST_WAIT_SECONDS, announce.interval_seconds, announce.min_interval_seconds),
+        list_wait=min(_LIST_WAIT_SECONDS, interval),
         untold_ports=announce.untold_ports,
         give_below=settings.dht.give_below if settings.dht.give_peers else 0,
         give_all=settings.dht.torrents == "all",
@@ -270,8 +270,3 @@ def _slots(settings: Settings) -> str:
         with suppress(StartupError):
             return load_mapping(settings.site.mapping).slots
     return settings.users.beyond_max_downloads
-
-
-def _early(announce: AnnounceSettings) -> float:
-    """Seconds: EARLY_SECONDS, capped at a quarter of the announce interval."""
-    return min(EARLY_SECONDS, min(announce.interval_seconds, announce.min_interval_seconds) / 4)

@@ -13,7 +13,7 @@ from tracker.store.access.rate_limits import WINDOW_SECONDS, RateLimitState, Rat
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 from tracker.system.logger import Logger
-from tracker.workers.loop import follow, forever, wait_for
+from tracker.workers.loop import follow, forever, survive, wait_for
 
 
 async def clear_on_change(
@@ -32,18 +32,9 @@ async def clear_on_change(
     await follow(connection, keys.channel("whitelist"), clear)
 
 
-async def read(deny_list: DenyListCache) -> None:
-    """Reads the list. If that fails, the list read last applies."""
-    with suppress(StoreUnavailable, RedisError):
-        await deny_list.read()
-
-
 async def denied_prefixes(deny_list: DenyList, is_enabled: Callable[[], bool]) -> Sequence[bytes]:
     """The prefixes of denied clients; none while the list is not used or cannot be read."""
-    if is_enabled():
-        with suppress(StoreUnavailable, RedisError):
-            return list(await deny_list.all())
-    return ()
+    return list(await survive(deny_list.all()) or ()) if is_enabled() else ()
 
 
 async def keep_reading(
@@ -55,7 +46,7 @@ async def keep_reading(
         await connection.until_available()
         deny_list.changed.clear()
         if is_enabled():
-            await read(deny_list)
+            await survive(deny_list.read())  # if that fails, the list read last applies
 
     await forever(read_once, seconds, sleep=partial(wait_for, deny_list.changed))
 

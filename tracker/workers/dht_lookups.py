@@ -248,10 +248,6 @@ class LookupWorker:
         return await find_peers(node, info_hash, self.timer, self.sleep, scrape=scrape, may_ask=may_ask)
 
 
-async def _always() -> bool:
-    return True
-
-
 async def find_peers(
     node: DhtNode,
     info_hash: InfoHash,
@@ -259,7 +255,7 @@ async def find_peers(
     sleep: Sleep = asyncio.sleep,
     *,
     scrape: bool = False,
-    may_ask: Callable[[], Awaitable[bool]] = _always,
+    may_ask: Callable[[], Awaitable[bool]] | None = None,
 ) -> LookupResult | None:
     """Looks up a torrent and waits for the result, at most as long as a lookup takes. ``None`` while too many run, and
     where ``may_ask``, which is called every few seconds, no longer returns true."""
@@ -272,7 +268,7 @@ async def find_peers(
             await sleep(POLL_SECONDS)
             if timer() - checked >= CHECK_SECONDS:
                 checked = timer()
-                if not await may_ask():
+                if may_ask is not None and not await may_ask():
                     return None
         return running.result
     finally:

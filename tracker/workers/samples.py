@@ -9,7 +9,7 @@ precisions, so it does not matter which tracker does it.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
@@ -98,16 +98,17 @@ class RefusalSampler:
         try:
             passkeys = {each[-1]: None for taken in sent.values() for each in taken if each[-1]}
             users = await self.samples.user_ids(list(passkeys)) if passkeys else {}
-            await self.samples.add(
-                {reason: [self._named(each, users) for each in taken] for reason, taken in sent.items()}
-            )
+            rows = {
+                reason: [
+                    RefusedAnnounce(int(at), info_hash, shown(self.name(peer_id))[0], users.get(passkey, ""))
+                    for at, info_hash, peer_id, passkey in taken
+                ]
+                for reason, taken in sent.items()
+            }
+            await self.samples.add(rows)
         except StoreUnavailable:
             self._taken = sent | self._taken
             raise
-
-    def _named(self, taken: _Taken, users: Mapping[str, str]) -> RefusedAnnounce:
-        at, info_hash, peer_id, passkey = taken
-        return RefusedAnnounce(int(at), info_hash, shown(self.name(peer_id))[0], users.get(passkey, ""))
 
 
 CLEAN_SECONDS = 60

@@ -31,7 +31,7 @@ from tracker.store.jobs.records import MAX_PRIORITY, PROCESS_TORRENT, Claimed
 from tracker.store.stats.counters import Count
 from tracker.store.torrents.scores import Leased, Scored, Scores, Taken
 from tracker.system.logger import Logger
-from tracker.workers.loop import Sleep, forever
+from tracker.workers.loop import Sleep, forever, survive
 
 SCORE_CAP = 4.0
 """No score grows beyond it: 8 scorings of a strong swarm reach it, so that a torrent that fades is seen in time."""
@@ -160,8 +160,7 @@ class Scorer:
             finished = True
         finally:
             if not finished:
-                with suppress(StoreUnavailable, RedisError):
-                    await self.scores.give_back(batch)
+                await survive(self.scores.give_back(batch))
         if results.counted:
             self.count("torrents.processed", by=results.counted)
         if results.void:

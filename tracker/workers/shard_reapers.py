@@ -40,21 +40,15 @@ class LeaseKeeper:
         self._listed = Lease(scripts, "trackers", token, LEASE_SECONDS, clock, token)
         self._leases = [Lease(shard.scripts, "shard", "background", LEASE_SECONDS, clock, token) for shard in shards]
         self._trackers = 1
-        self._held = [asyncio.Event() for _ in shards]
-        self._lost = [asyncio.Event() for _ in shards]
-        for lost in self._lost:
+        self.taken = [asyncio.Event() for _ in shards]
+        self.lost = [asyncio.Event() for _ in shards]
+        for lost in self.lost:
             lost.set()
 
     @property
     def held(self) -> list[int]:
         """The numbers of the shards that are this tracker's."""
-        return [number for number, held in enumerate(self._held) if held.is_set()]
-
-    async def until_held(self, number: int) -> None:
-        await self._held[number].wait()
-
-    async def until_lost(self, number: int) -> None:
-        await self._lost[number].wait()
+        return [number for number, held in enumerate(self.taken) if held.is_set()]
 
     async def run(self) -> None:
         """Runs until cancelled, then releases the leases."""
@@ -94,8 +88,8 @@ class LeaseKeeper:
         await asyncio.gather(*(self._leases[number].release() for number in held), self._listed.release())
 
     def _set(self, number: int, *, held: bool) -> None:
-        if held != self._held[number].is_set():
-            events = (self._held[number], self._lost[number])
+        if held != self.taken[number].is_set():
+            events = (self.taken[number], self.lost[number])
             for event, is_set in zip(events, (held, not held), strict=True):
                 event.set() if is_set else event.clear()
 
@@ -152,10 +146,10 @@ class ShardReapers:
                 tasks.create_task(forever(partial(self._reap, number), 0.0), name=f"reaper of shard {number}")
 
     async def _reap(self, number: int) -> None:
-        await self._leases.until_held(number)
+        await self._leases.taken[number].wait()
         async with asyncio.TaskGroup() as tasks:
             reaping = tasks.create_task(self._reapers[number].run())
-            await self._leases.until_lost(number)
+            await self._leases.lost[number].wait()
             reaping.cancel()
 
     async def sweep_once(self, *, hurry: bool) -> None:

@@ -163,26 +163,26 @@ _PAGE_PAUSE_SECONDS = 0.001
 """A pause between two pages, for announces."""
 
 
+@dataclass(eq=False)
 class MarkerCleaner:
-    def __init__(self, markers: Markers, connection: Connection, count: Count) -> None:
-        self._markers = markers
-        self._connection = connection
-        self._count = count
-        self._refused: int | None = None
+    markers: Markers
+    connection: Connection
+    count: Count
+    _refused: int | None = None
 
     async def run(self) -> None:
         failure = "cannot delete markers of unique users"
-        await forever(self.check, CLEAN_SECONDS, failure, connection=self._connection)
+        await forever(self.check, CLEAN_SECONDS, failure, connection=self.connection)
 
     async def check(self) -> int:
         """Deletes markers if joins were refused since the last check; returns their number."""
-        refused = await self._markers.refused_joins()
+        refused = await self.markers.refused_joins()
         before, self._refused = self._refused, refused
         if before is None or refused <= before:
             return 0
         deleted = 0
-        async for total in self._markers.make_room():
-            self._count("unique_forgotten", by=total - deleted)
+        async for total in self.markers.make_room():
+            self.count("unique_forgotten", by=total - deleted)
             deleted = total
             await asyncio.sleep(_PAGE_PAUSE_SECONDS)
         if deleted:

@@ -10,9 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from redis.exceptions import RedisError
-
-from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shard, Shards
@@ -170,10 +167,8 @@ class UserSumsWorker:
     ) -> Sequence[Shard]:
         """What ``find`` returns for the shards that are there; all of these if one cannot be asked."""
         there = [shard for shard in held if not shard.connection.unavailable]
-        try:
-            return await find(there) if there else there
-        except (StoreUnavailable, RedisError):
-            return there
+        found = await survive(find(there)) if there else there
+        return there if found is None else found
 
     async def _save_changed(self, shard: Shard) -> None:
         if not self.shards.unavailable:  # a sum needs all of them

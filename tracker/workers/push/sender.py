@@ -10,18 +10,18 @@ import hashlib
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from typing import Literal, Protocol
 
 from redis.exceptions import RedisError
 
-from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.stats.counters import Count
 from tracker.store.stats.outbox import Outbox, OutboxBatch
 from tracker.system.logger import Logger
+from tracker.workers.loop import survive
 
 MAX_SAMPLES = 500
 """Samples in one request. According to its clients StatHat accepts 1,000."""
@@ -194,8 +194,7 @@ class Sender:
         try:
             return await send(_samples(batches))
         except BaseException:
-            with suppress(StoreUnavailable, RedisError):  # the leases expire without it
-                await self.outbox.release(batches)
+            await survive(self.outbox.release(batches))  # the leases expire without it
             raise
 
     def _limit_server_errors(self, outcome: Outcome, size: int) -> Outcome:
@@ -213,8 +212,7 @@ class Sender:
             await self.acknowledge()
         except asyncio.CancelledError:
             # The store must get the result even if the task is cancelled. A second acknowledgement changes nothing.
-            with suppress(StoreUnavailable, RedisError):
-                await self.acknowledge()
+            await survive(self.acknowledge())
             raise
 
     async def acknowledge(self) -> None:

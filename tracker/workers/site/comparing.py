@@ -149,7 +149,9 @@ def _differences(writer: TableWriter, compared: Compared, encoded: Encoded, thei
     for name, value in writer.mapping.replaced.items():
         if value in _UNCOMPARED or not is_value(value):
             continue
-        ours, sites = encoded[name], _comparable(theirs[name], encoded[name])
+        ours, sites = encoded[name], theirs[name]
+        if isinstance(ours, int | str) and sites is not None:
+            sites = type(ours)(sites)
         compared.add(name, ours, sites)
         if ours != sites:
             yield f"{name} {_shown(ours)}, at the site {_shown(sites)}"
@@ -164,10 +166,6 @@ def _unadded(
         missing = row[value] - (recorded[place] if recorded else 0)
         if missing > 0:
             yield f"{name}: {missing} not added yet"
-
-
-def _comparable(sites: Any, ours: Any) -> Any:
-    return type(ours)(sites) if isinstance(ours, int | str) and sites is not None else sites
 
 
 def _shown(value: Any) -> str:

@@ -4,7 +4,9 @@ Any number of trackers may do this on one store: each step is one script.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 
 from redis.exceptions import ResponseError
 
@@ -27,53 +29,47 @@ _PAUSE_SECONDS = 0.001
 log = Logger("tracker.work")
 
 
+@dataclass(eq=False)
 class LeaseWorker:
     """``clock`` gives epoch seconds."""
 
-    def __init__(self, work: Work, connection: Connection, clock: Callable[[], float]) -> None:
-        self._work = work
-        self._connection = connection
-        self._clock = clock
+    work: Work
+    connection: Connection
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._trimmed_at = 0.0
 
     async def run(self) -> None:
         failure = "cannot end claims of work distribution"
-        await forever(self.run_once, EVERY_SECONDS, failure, connection=self._connection)
+        await forever(self.run_once, EVERY_SECONDS, failure, connection=self.connection)
 
     async def run_once(self) -> int:
         """Ends what has ended in all projects, and updates their leaderboards; from time to time, also deletes what is
         no longer kept. Returns how many claims ended."""
-        now = self._clock()
+        work, now = self.work, self.clock()
         trims = not 0 <= now - self._trimmed_at < TRIM_EVERY_SECONDS
         ended = 0
-        for project in await self._work.projects.all():
+        for project in await work.projects.all():
             try:
-                await self._update_leaderboards(project.name)
-                ended += await self._end_claims(project.name)
+                await _until_done(work.leaderboard.update, project.name, MAX_ADDED)
+                ended += await _until_done(partial(work.claims.lapse, max_claims=_BATCH), project.name, _BATCH)
                 if trims:
-                    await self._trim(project.name)
+                    await _until_done(work.projects.trim, project.name, MAX_TRIMMED)
             except UnknownProject:  # deleted meanwhile
                 continue
             except ResponseError as error:  # a key of a wrong type: no reason to leave out other projects
                 log.error("cannot end claims of a project", project=project.name, error=str(error))
         if trims:
-            await self._work.projects.finish_deletions()
+            await work.projects.finish_deletions()
             self._trimmed_at = now
         return ended
 
-    async def _update_leaderboards(self, project: str) -> None:
-        while await self._work.leaderboard.update(project) >= MAX_ADDED:
-            await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _end_claims(self, project: str) -> int:
-        ended = 0
-        while True:
-            some = await self._work.claims.lapse(project, _BATCH)
-            ended += some
-            if some < _BATCH:
-                return ended
-            await asyncio.sleep(_PAUSE_SECONDS)
-
-    async def _trim(self, project: str) -> None:
-        while await self._work.projects.trim(project) >= MAX_TRIMMED:
-            await asyncio.sleep(_PAUSE_SECONDS)
+async def _until_done(step: Callable[[str], Awaitable[int]], project: str, full: int) -> int:
+    """Repeats ``step`` until it does less than ``full``. Returns how much it did."""
+    done = some = await step(project)
+    while some >= full:
+        await asyncio.sleep(_PAUSE_SECONDS)
+        done += (some := await step(project))
+    return done
