@@ -1,6 +1,7 @@
 -- work_outage.lua: the clock of leases. Needs `now_ms` (epoch ms).
 --
 -- Leases end on the steady clock, which never steps and stands still during outages. So an interruption ends none.
+local now = math.floor(now_ms / 1000)
 --@ include lib/outage.lua
 
 -- What the steady clock shows (ms), and the value of `key`, which costs no command here.

@@ -26,6 +26,11 @@ local function given_facts(first)
   return facts
 end
 
+-- An id in hex digits.
+local function hex(id)
+  return (string.gsub(id, '.', function(byte) return string.format('%02x', string.byte(byte)) end))
+end
+
 local MAX_PEERS = 1000 -- of a kind and family that are looked at; a torrent with more is in no need
 
 -- 's' when a seeder of the torrent has the endpoint (packed, in hex digits), 'l' when a leecher has; else nil. Then
@@ -43,11 +48,31 @@ local function kind_at(ih, endpoint)
     if at then
       local slot, tid = (at - 1) / size, redis.pcall('HGET', P .. 't:' .. ih, 'tid')
       local ids = swarm .. kind .. family .. 'i'
-      local pid = string.gsub(call('GETRANGE', ids, 20 * slot, 20 * slot + 19), '.', function(byte)
-        return string.format('%02x', string.byte(byte))
-      end)
+      local pid = hex(call('GETRANGE', ids, 20 * slot, 20 * slot + 19))
       local last = type(tid) == 'string' and redis.pcall('HGET', P .. 'p:' .. tid .. ':' .. pid, 'last_announce')
       return kind, type(last) == 'string' and last or ''
     end
   end
+end
+
+local MAX_LOOKED_AT = 50 -- seeders of a family; a torrent with more is in no need
+
+-- The endpoint of a user's seeder, packed; '' when there is none among the first ones.
+local function endpoint_of_seeder(ih, tid, claimant)
+  local counts = read_fields(P .. 't:' .. ih, 's4', 's6')
+  for i, family in ipairs({ '4', '6' }) do
+    local size, swarm = family == '4' and 6 or 18, P .. 'swarm:' .. ih .. ':'
+    local seeders = math.min(MAX_LOOKED_AT, whole(counts[i]))
+    local ids = seeders > 0 and redis.pcall('GETRANGE', swarm .. 's' .. family .. 'i', 0, 20 * seeders - 1)
+    if type(ids) == 'string' then
+      for slot = 0, #ids / 20 - 1 do
+        local pid = hex(string.sub(ids, 20 * slot + 1, 20 * slot + 20))
+        local user = redis.pcall('HGET', P .. 'p:' .. tid .. ':' .. pid, 'user_id')
+        if user == claimant then
+          return call('GETRANGE', swarm .. 's' .. family, size * slot, size * slot + size - 1)
+        end
+      end
+    end
+  end
+  return ''
 end

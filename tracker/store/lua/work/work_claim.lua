@@ -10,9 +10,7 @@
 -- Answer    { 'claimed', name of the claim, its record (JSON), token, end of the lease (epoch ms) }; or { refusal,
 --   argument }: 'blocked', 'outdated' (min_version), 'budget', 'rate' (ms to wait), 'empty'; with several shards also
 --   { 'ask', items that have to be known }; nil when there is no such project
-local P, call, project = KEYS[1], redis.call, ARGV[1]
-local now_ms = tonumber(ARGV[2])
-local now = math.floor(now_ms / 1000)
+local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
 --@ include lib/take_lease.lua
 --@ include lib/work_queues.lua
 --@ include lib/work_blocked.lua

@@ -4,9 +4,7 @@
 -- ARGV[1]   project    ARGV[2] now (epoch ms)   ARGV[3] claimant   ARGV[4] address   ARGV[5] its network ('': none)
 -- ARGV[6]   item       ARGV[7] token
 -- Answer    end of the lease (epoch ms), '' when the claim was lost, 'blocked'; nil when there is no such project
-local P, call, project = KEYS[1], redis.call, ARGV[1]
-local now_ms = tonumber(ARGV[2])
-local now = math.floor(now_ms / 1000)
+local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
 --@ include lib/leases.lua
 --@ include lib/work_blocked.lua
 --@ include lib/work_outage.lua

@@ -6,7 +6,7 @@
 --   '': unknown), '1': also find where the user seeds
 -- Answer    the facts of each, packed (MessagePack), as work_claim.lua and work_verify.lua read them
 local P, call = KEYS[1], redis.call
---@ include lib/work_endpoint.lua
+--@ include lib/work_torrents.lua
 
 local function facts_of(item, claimant, endpoint, find_seeder)
   local registered = redis.pcall('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item)

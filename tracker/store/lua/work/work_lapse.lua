@@ -4,9 +4,7 @@
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] max claims to end
 -- Answer    { the number of claims that ended, how many claims without a valid record ended since the last call }; nil
 --   when there is no such project
-local P, call, project = KEYS[1], redis.call, ARGV[1]
-local now_ms = tonumber(ARGV[2])
-local now = math.floor(now_ms / 1000)
+local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
 --@ include lib/slices.lua
 --@ include lib/work_claim_end.lua
 --@ include lib/work_outage.lua

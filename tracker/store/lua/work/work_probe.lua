@@ -4,8 +4,7 @@
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] item   ARGV[4] claimant
 -- ARGV[5]   'confirmed', 'failed' or 'unknown'
 -- Answer    1 when the claim ended, else 0; nil when there is no such project
-local P, call, project = KEYS[1], redis.call, ARGV[1]
-local now_ms = tonumber(ARGV[2])
+local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
 --@ include lib/work_claim_end.lua
 
 local MAX_FAILURES = 2

@@ -13,7 +13,6 @@
 --   call returns { 'ask', and for each claim what work_facts.lua takes }. nil when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms, alone = tonumber(ARGV[2]), ARGV[7] ~= '' and ARGV[7] or nil
-local now = math.floor(now_ms / 1000)
 --@ include lib/work_project.lua
 --@ include lib/work_outage.lua
 --@ include lib/work_torrents.lua
@@ -44,7 +43,6 @@ local function presence_at_address(claim, kind, announced)
     left = kind == 's' and '0' or '', till = 0, online = kind ~= nil, mark = announced or claim.mark,
   }
 end
---@ include lib/work_endpoint.lua
 --@ include lib/work_record.lua
 
 local PROBE_EVERY = 86400000 -- ms
