@@ -80,7 +80,7 @@ async def measure(url: str, torrents: int) -> Section:
         for _ in range(2):  # the first goes on where the runs before stopped
             await unlimited.handle({})
         await measure_runs(store, section, "a full policy", WorkPolicy(*parts_of(store), no_pause))
-        section.find("items of the policy", await store.work.policy.managed_count("seeds"), "")
+        section.find("items of the policy", await store.connection.command("HLEN", store.keys.work_policy("seeds")), "")
         section.find("memory for them", (await number(store, "memory", "used_memory") - began) / 2**20, "MiB")
     finally:
         await store.connection.close()
@@ -92,7 +92,7 @@ async def measure_runs(store: Store, section: Section, when: str, policy: WorkPo
     worst, total, calls, changes, looked_at = 0.0, 0.0, await round_trips(store), 0, 0
     for _ in range(_RUNS_AN_HOUR):
         project = await store.work.projects.get("seeds")
-        count, at = (await store.work.policy.weak_count(project), await store.work.policy.stored_position("seeds"))
+        count, at = (await store.work.policy.states.weak_count(project), await store.work.policy.stored_position("seeds"))
         before = await seconds(store)
         changes += len([change async for change in policy.changes(project)])
         spent = await seconds(store) - before

@@ -13,7 +13,7 @@ from tests.core.harness import open_tracker
 from tests.frontends.http.harness import INFO_HASH, PEER_ID
 from tests.frontends.work.conftest import Reply, Site, listening
 from tests.raw_http import connect
-from tests.store.work.harness import check_work
+from tests.store.work.harness import check_work, claim_of
 from tests.store.work.volunteers import wait
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
@@ -45,7 +45,7 @@ class Volunteers:
         assert b"8:interval" in reply.body, reply
 
     async def state(self, name: str) -> str:
-        claim = await self.site.store.work.claims.get("proj", name, ITEM)
+        claim = await claim_of(self.site.store, "proj", name, ITEM)
         return claim.state if claim is not None else "none"
 
     async def done(self) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.frontends.work.conftest import HASH, Reply, Serve, Site
 from tests.store.harness import ALICE, BOB
-from tests.store.work.harness import rank
+from tests.store.work.harness import claim_of, rank
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
 
@@ -35,7 +35,7 @@ async def test_a_client_of_2012_gets_the_item_as_text(site: Site) -> None:
 async def test_a_client_of_2019_gets_json_with_token_and_lease(site: Site) -> None:
     await site.add("one")
     reply = await claimed(site)
-    claim = await site.store.work.claims.get("proj", "volunteer_1", "one")
+    claim = await claim_of(site.store, "proj", "volunteer_1", "one")
     assert claim is not None and reply == {
         "item_name": "one",
         "token": claim.token,

@@ -36,6 +36,12 @@ async def claimed(store: Store, claimant: str, project: str = "proj", **options:
     return reply
 
 
+async def claim_of(store: Store, project: str, claimant: str, item: str) -> Claim | None:
+    """The claim that the claimant has of the item."""
+    page = await store.work.claims.page(project, count=1000, claimant=claimant, item=item)
+    return next(iter(page.entries), None)
+
+
 async def refusal(store: Store, claimant: str, project: str = "proj", **options: Any) -> Refusal:
     reply = await store.work.claims.claim(project, claimant, **options)
     assert isinstance(reply, Refusal), reply

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.store.harness import Store, endpoint, info_hash, update
-from tests.store.work.harness import add, claimed, project
+from tests.store.work.harness import add, claim_of, claimed, project
 from tests.store.work.volunteers import wait
 from tracker.bittorrent import Endpoint
 
@@ -12,7 +12,7 @@ ITEM = info_hash(1).hex()
 
 
 async def found(store: Store) -> int:
-    claim = await store.work.claims.get("proj", "ada", ITEM)
+    claim = await claim_of(store, "proj", "ada", ITEM)
     assert claim is not None
     return claim.seen_seconds
 
@@ -49,7 +49,7 @@ async def test_a_seeder_that_announces_no_longer_loses_its_claim(store: Store) -
     await wait(store, 3600 - 60)
     assert await found(store) > 0
     await wait(store, 120)
-    assert await store.work.claims.get("proj", "ada", ITEM) is None
+    assert await claim_of(store, "proj", "ada", ITEM) is None
 
 
 async def test_an_endpoint_across_two_others_is_not_there(store: Store) -> None:

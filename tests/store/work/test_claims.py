@@ -7,7 +7,18 @@ import pytest
 from redis.exceptions import ResponseError
 
 from tests.store.harness import START, Store, info_hash
-from tests.store.work.harness import Copies, add, check_sums, check_work, claimed, project, refusal, register, trusted
+from tests.store.work.harness import (
+    Copies,
+    add,
+    check_sums,
+    check_work,
+    claim_of,
+    claimed,
+    project,
+    refusal,
+    register,
+    trusted,
+)
 from tests.store.work.volunteers import announce
 from tracker.errors import ClientError
 from tracker.store.work.records import NewItem, Refusal, UnknownProject
@@ -100,7 +111,7 @@ async def test_a_late_report_of_wrong_domains_changes_no_claim(store: Store) -> 
     await add(store, "a")
     await claimed(store, "alice")
     result = await store.work.claims.done("proj", "bob", "a", reported={"x": 1})
-    assert result.outcome == "domains" and await store.work.claims.get("proj", "alice", "a")
+    assert result.outcome == "domains" and await claim_of(store, "proj", "alice", "a")
     assert len(await store.work.blocks.log("proj")) == 1
 
 

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.store.harness import Store, info_hash
-from tests.store.work.harness import add, check_sums, check_work, claimed, project, refusal, register, trusted
+from tests.store.work.harness import add, check_sums, check_work, claim_of, claimed, project, refusal, register, trusted
 from tests.store.work.test_state_machine import NO_RECORDS
 from tests.store.work.volunteers import ITEM, announce, seed, seeding_project
 from tracker.workers.work.leases import LeaseWorker
@@ -106,7 +106,7 @@ async def test_the_others_are_verified(private: Store) -> None:
     assert len(await private.work.log.newest("proj")) == 1
     await private.pass_time(21_600)
     await private.work.claims.lapse("proj")
-    assert await private.work.claims.get("proj", "8", first.item) is None
+    assert await claim_of(private, "proj", "8", first.item) is None
     assert (await check_work(private)).wanted == 1
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.store.harness import ALICE, BOB, Store, info_hash, update
-from tests.store.work.harness import add, project
+from tests.store.work.harness import add, claim_of, project
 from tracker.store.swarms.codec import Admitted
 from tracker.store.work.records import Project
 from tracker.workers.work.verification import EVERY_SECONDS, WorkVerification
@@ -58,7 +58,7 @@ async def seed(store: Store, intervals: int, user: str = "7", peer: int = 1, **c
 
 async def state(store: Store, user: str = "7") -> str:
     """The state of the user's claim; ``done`` or ``gone`` without one."""
-    claim = await store.work.claims.get("proj", user, ITEM)
+    claim = await claim_of(store, "proj", user, ITEM)
     if claim is not None:
         return claim.state
     return "done" if await store.redis.zscore(store.keys.work_done("proj"), ITEM) else "gone"

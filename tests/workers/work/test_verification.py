@@ -15,7 +15,7 @@ from loadtest.servers import free_port
 from tests.core.harness import TrackerHarness, open_tracker
 from tests.e2e.peers import Peer, Share
 from tests.store.harness import ALICE, BOB, Store
-from tests.store.work.harness import check_work, claimed, project, text
+from tests.store.work.harness import check_work, claim_of, claimed, project, text
 from tests.store.work.volunteers import INTERVAL, wait
 from tests.waiting import eventually
 from tracker.bittorrent import InfoHash
@@ -134,5 +134,5 @@ async def test_libtorrent_of_another_user_or_without_a_passkey_is_not_counted(
                 await seeded(store, announce, 6)
             await asyncio.to_thread(peer.__exit__, None, None, None)
         assert await logged(store) == []
-        claim = await store.work.claims.get("proj", "7", share.info_hash.hex())
+        claim = await claim_of(store, "proj", "7", share.info_hash.hex())
         assert claim is not None and claim.state == "claimed"

@@ -14,7 +14,6 @@ from tracker.bittorrent import Endpoint
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.clock import seconds_ahead
 from tracker.store.client.pipe import Argument
-from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work.items import page_of
 from tracker.store.work.records import (
@@ -198,9 +197,6 @@ class Claims(Part):
 
     # Read
 
-    async def get(self, project: str, claimant: str, item: str) -> Claim | None:
-        return next(iter(await self._read(project, [f"{item} {claimant}".encode()])), None)
-
     async def of_claimant(self, project: str, claimant: str) -> list[Claim]:
         """The claimant's claims, the oldest first."""
         items = await self._connection.command("ZRANGE", self._keys.work_claims_by(project, claimant), 0, -1)
@@ -213,11 +209,6 @@ class Claims(Part):
         key = self._keys.work_done_by(project)
         at = await self._connection.command("ZMSCORE", key, *(f"{item} {claimant}" for item in items))
         return [item for item, when in zip(items, at, strict=True) if when is not None]
-
-    async def budget(self, project: str, claimant: str) -> int | None:
-        """How many claims at once the claimant may have; None before the first finished or lapsed claim."""
-        found = await self._connection.command("HGET", self._keys.work_trust(project), claimant)
-        return whole(found) if found is not None else None
 
     async def page(
         self,

@@ -148,10 +148,6 @@ class Policy(Part):
         count, last = await self._connection.pipeline(("ZCARD", needs), ("ZRANGE", needs, 0, 0, "REV", "WITHSCORES"))
         return inf if count + rehearsal.added < self._max_managed or not last else floor(float(last[1]))
 
-    async def managed_count(self, project: str) -> int:
-        """The number of items in ``managed``."""
-        return int(await self._connection.command("HLEN", self._keys.work_policy(project)))
-
     async def managed(self, project: str, cursor: int, count: int) -> tuple[int, list[InfoHash]]:
         """Returns (next cursor, about ``count`` torrents that the policy enqueued). Cursor 0 begins and ends."""
         after, flat = await self._connection.command("HSCAN", self._keys.work_policy(project), cursor, "COUNT", count)
