@@ -256,6 +256,13 @@ class Connection:
             raise unavailable
         return answers
 
+    async def replies(self, *commands: tuple[Argument, ...]) -> list[Any]:
+        """The same, but raises the error of the first command that failed."""
+        answers = await self.pipeline(*commands)
+        for error in (answer for answer in answers if isinstance(answer, Exception)):
+            raise error
+        return answers
+
     async def send(
         self, commands: Sequence[tuple["Connection", tuple[Argument, ...]]], *, peers_wait: bool = False
     ) -> list[Any]:

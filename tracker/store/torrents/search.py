@@ -162,13 +162,10 @@ class Search:
         """Returns the index range [first, end) of info hashes that begin with the first SCORE_DIGITS digits."""
         digits, index = self._digits[:SCORE_DIGITS], self._keys.info_hashes()
         lowest, highest = (int(digits.ljust(SCORE_DIGITS, filling), 16) for filling in "0f")
-        answers = await self._connection.pipeline(
+        first, end = await self._connection.replies(
             ("ZCOUNT", index, "-inf", f"({lowest}"), ("ZCOUNT", index, "-inf", highest)
         )
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
-        return int(answers[0]), int(answers[1])
+        return int(first), int(end)
 
 
 def first_byte(text: str) -> int | None:

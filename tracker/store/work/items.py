@@ -3,7 +3,6 @@
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
@@ -52,12 +51,9 @@ async def _start_after(connection: Connection, key: str, cursor: str) -> int:
         raise ClientError("not a cursor") from error
     if math.isnan(number):
         raise ClientError("not a cursor")
-    found, rank, earlier = await connection.pipeline(
+    found, rank, earlier = await connection.replies(
         ("ZSCORE", key, member), ("ZRANK", key, member), ("ZCOUNT", key, "-inf", f"({number!r}")
     )
-    for answer in (found, rank, earlier):
-        if isinstance(answer, Exception):
-            raise answer
     return int(rank) + 1 if found is not None and float(found) == number else int(earlier)
 
 
@@ -146,36 +142,27 @@ class Items(Part):
         policy enqueued by average seeders and leechers, others by their places. At most ``count``."""
         needs, middle = self._keys.work_needs(project), SECONDARY // 2
         queues = [self._keys.work_queue(project, queue_key(queue)) for queue in _NEEDIEST_QUEUES]
-        heads = await self._connection.pipeline(
+        heads = await self._connection.replies(
             *(("ZRANGE", queue, 0, count - 1) for queue in queues),
             ("ZRANGE", needs, "-inf", f"({middle}", "BYSCORE", "LIMIT", 0, count),
             ("ZRANGE", needs, middle, "+inf", "BYSCORE", "LIMIT", 0, count),
         )
-        names = list(dict.fromkeys(name for head in heads for name in _known_list(head)))
+        names = list(dict.fromkeys(name for head in heads for name in head))
         found: list[tuple[float, bytes]] = []
         for batch in in_parts(names, MAX_BATCH):
-            rows = await self._connection.pipeline(*(("ZMSCORE", key, *batch) for key in (needs, *queues)))
-            for name, need, *places in zip(batch, *map(_known_list, rows), strict=True):
+            rows = await self._connection.replies(*(("ZMSCORE", key, *batch) for key in (needs, *queues)))
+            for name, need, *places in zip(batch, *rows, strict=True):
                 place = next((float(each) for each in places if each is not None), None)
                 if place is not None:  # else only certain claimants are asked for it
-                    found.append((place if need is None else _without_queue(float(need)), name))
+                    if need is not None:
+                        place = float(need) - (SECONDARY if float(need) >= middle else 0)
+                    found.append((place, name))
         return [name.decode("utf-8", "replace") for _, name in sorted(found)[:count]]
 
 
 def queue_key(queue: str) -> str:
     """The end of the key of a shared queue."""
     return "todo" if queue == "todo" else f"todo:{queue}"
-
-
-def _without_queue(need: float) -> float:
-    return need - SECONDARY if need >= SECONDARY // 2 else need
-
-
-def _known_list(reply: Any) -> list[Any]:
-    if isinstance(reply, Exception):  # a key of a wrong type
-        raise reply
-    found: list[Any] = reply
-    return found
 
 
 def _checked(project: Project, item: NewItem) -> NewItem:

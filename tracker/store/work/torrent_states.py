@@ -105,16 +105,20 @@ class _Ranked:
 
 
 class IdSet:
-    """Ids of torrents, a bit each. Ids from MAX_ID on are never in it."""
+    """Ids of torrents since a time (epoch s), a bit each. Ids from MAX_ID on are never in it."""
 
     MAX_ID = 2**26
 
     def __init__(self) -> None:
         self._bits = bytearray()
+        self.since = 0
 
     def __contains__(self, torrent_id: str) -> bool:
         byte, bit = self._place(torrent_id)
         return byte < len(self._bits) and bool(self._bits[byte] & bit)
+
+    def clear(self, now: int) -> None:
+        self._bits, self.since = bytearray(), now
 
     def add(self, torrent_id: str) -> None:
         byte, bit = self._place(torrent_id)
@@ -133,22 +137,15 @@ class IdSet:
         return number // 8, 1 << number % 8
 
 
-@dataclass(slots=True)
-class Remembered:
-    """Torrents that have no peer and were never completed. ``since``: epoch s."""
-
-    abandoned: IdSet
-    since: int = 0
-
-
 class _ShardStates:
-    """The torrents of one shard. ``main`` has projects and users."""
+    """The torrents of one shard. ``main`` has projects and users; ``abandoned``: torrents that have no peer and were
+    never completed."""
 
-    def __init__(self, shard: Shard, main: Shard, remembered: Remembered) -> None:
+    def __init__(self, shard: Shard, main: Shard, abandoned: IdSet) -> None:
         self._connection, self._scripts, self._keys = shard.connection, shard.scripts, shard.keys
         self._main = main.connection
         self._main_keys = main.keys
-        self._remembered = remembered
+        self._abandoned = abandoned
 
     async def read(
         self, name: str, info_hashes: Sequence[InfoHash], now: int
@@ -159,13 +156,12 @@ class _ShardStates:
         rows = await self._sliced([("HMGET", keys.torrent(each), *fields) for each in info_hashes])
         rows = [[None] * len(fields) if isinstance(row, Exception) else row for row in rows]
         tids = [(row[0] or b"").decode("utf-8", "replace") for row in rows]
-        registered, denied, scores = await _all(
-            self._connection,
+        registered, denied, scores = await self._connection.replies(
             ("MGET", *map(keys.info_hash, info_hashes)),
             ("MGET", *map(keys.deny, info_hashes)),
             ("ZMSCORE", keys.index("score"), *tids),
         )
-        (holders,) = await _all(self._main, ("HMGET", self._main_keys.work_holders(name), *items))
+        holders = await self._main.command("HMGET", self._main_keys.work_holders(name), *items)
         entries = await self._entries(name, items)
         histories = await self._histories(tids)
         completers = await self._completers(
@@ -199,8 +195,7 @@ class _ShardStates:
 
     async def _entries(self, name: str, items: Sequence[str]) -> list[Entry]:
         keys = self._main_keys
-        since, asked, wanted, needs, *places = await _all(
-            self._main,
+        since, asked, wanted, needs, *places = await self._main.replies(
             ("HMGET", keys.work_policy(name), *items),
             ("HMGET", keys.work_asked(name), *items),
             ("HMGET", keys.work_wanted(name), *items),
@@ -268,10 +263,9 @@ class _ShardStates:
 
         Of a million torrents most are such. None is completed before it has a peer again, so they are remembered.
         """
-        remembered = self._remembered
-        if now >= remembered.since + _REMEMBERED_SECONDS:
-            remembered.abandoned, remembered.since = IdSet(), now
-        abandoned = remembered.abandoned
+        abandoned = self._abandoned
+        if now >= abandoned.since + _REMEMBERED_SECONDS:
+            abandoned.clear(now)
         for row in rows:
             if row.seeders + row.leechers > 0:
                 abandoned.discard(row.torrent_id)
@@ -299,8 +293,8 @@ class _ShardStates:
         if not known:
             return []
         items = [info_hash.hex() for info_hash, *_ in known]
-        managed, holders = await _all(
-            self._main, ("HMGET", main_keys.work_policy(name), *items), ("HMGET", main_keys.work_holders(name), *items)
+        managed, holders = await self._main.replies(
+            ("HMGET", main_keys.work_policy(name), *items), ("HMGET", main_keys.work_holders(name), *items)
         )
         left = [
             (info_hash, row, need)
@@ -356,8 +350,8 @@ class TorrentStates:
     def __init__(self, shards: Shards, clock: Callable[[], float]) -> None:
         self._shards = shards
         self._clock = clock
-        remembered = Remembered(IdSet())
-        self._parts = [_ShardStates(shard, shards.main, remembered) for shard in shards]
+        abandoned = IdSet()
+        self._parts = [_ShardStates(shard, shards.main, abandoned) for shard in shards]
 
     async def read(
         self, name: str, info_hashes: Sequence[InfoHash], now: int
@@ -417,12 +411,3 @@ class TorrentStates:
         """Adds points of now to the histories of these torrents, without those that scorings add points for."""
         now, by_shard = int(self._clock()), await self._shards.parts_of_torrents(torrent_ids)
         await self._shards.gather(lambda shard: shard.scripts.work_note([now, *by_shard[shard]]), list(by_shard))
-
-
-async def _all(connection: Connection, *commands: tuple[Argument, ...]) -> list[Any]:
-    """Sends commands in one round trip. Raises redis.exceptions.RedisError if one fails."""
-    replies = await connection.pipeline(*commands)
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise reply
-    return replies
