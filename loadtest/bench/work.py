@@ -21,8 +21,8 @@ from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
 from tracker.store.client.connection import Connection, connect
 from tracker.store.store import Store
 from tracker.store.swarms.codec import PeerUpdate
-from tracker.store.work.leaderboard import MAX_ADDED
 from tracker.store.work.records import Claim, Kind, NewItem, Project, Verify
+from tracker.store.work.statistics import MAX_ADDED
 from tracker.store.work.verification import MAX_BATCH
 from tracker.workers.work.verification import MIN_A_RUN
 

@@ -92,7 +92,10 @@ async def measure_runs(store: Store, section: Section, when: str, policy: WorkPo
     worst, total, calls, changes, looked_at = 0.0, 0.0, await round_trips(store), 0, 0
     for _ in range(_RUNS_AN_HOUR):
         project = await store.work.projects.get("seeds")
-        count, at = (await store.work.policy.states.weak_count(project), await store.work.policy.stored_position("seeds"))
+        count, at = (
+            await store.work.policy.states.weak_count(project),
+            await store.work.policy.stored_position("seeds"),
+        )
         before = await seconds(store)
         changes += len([change async for change in policy.changes(project)])
         spent = await seconds(store) - before

@@ -4,17 +4,16 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from tracker.bittorrent import info_hash_of
 from tracker.core.work_holdings import average_seeders
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent
 from tracker.store.work import periods
-from tracker.store.work.leaderboard import Board, ChartPoint, Rank
 from tracker.store.work.log import LogEntry, finished_claim
 from tracker.store.work.records import Project
-from tracker.store.work.statistics import ProjectStatistics
+from tracker.store.work.statistics import Board, ChartPoint, ProjectStatistics, Rank
 
 CACHED_SECONDS = 10.0
 LISTED_CLAIMANTS = 1000
@@ -26,6 +25,7 @@ _READINGS = 3
 SHOWN_ENTRIES = 20
 """Entries of the log on the page."""
 MAX_CACHED = 256
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,9 @@ class WorkFigures:
         self._cached: dict[tuple[str, str], tuple[float, Any]] = {}
 
     async def figures(self, project: Project) -> Figures:
-        found: Figures = await self._recent("figures", project, self._read_figures)
-        return found
+        return await self._recent("figures", project, self._read_figures)
 
-    async def _recent(self, kind: str, project: Project, read: Callable[[Project], Awaitable[Any]]) -> Any:
+    async def _recent(self, kind: str, project: Project, read: Callable[[Project], Awaitable[_Read]]) -> _Read:
         key = kind, project.name
         async with self._reading:  # many who ask together cause one reading
             now = self._clock()
@@ -109,7 +108,7 @@ class WorkFigures:
                 if len(self._cached) >= MAX_CACHED:
                     self._cached.clear()
                 self._cached[key] = found = now, await read(project)
-            return found[1]
+            return cast(_Read, found[1])
 
     async def _read_figures(self, project: Project) -> Figures:
         work, name = self._store.work, project.name
@@ -156,8 +155,7 @@ class WorkFigures:
 
     async def stats(self, project: Project) -> dict[str, Any]:
         """The figures in the form of 2020. Claimants are the first LISTED_CLAIMANTS by finished items."""
-        found: dict[str, Any] = await self._recent("stats", project, self._read_stats)
-        return found
+        return await self._recent("stats", project, self._read_stats)
 
     async def _read_stats(self, project: Project) -> dict[str, Any]:
         board, statistics = self._store.work.leaderboard, self._store.work.statistics
@@ -177,7 +175,7 @@ class WorkFigures:
 
     async def update_status(self, project: Project) -> dict[str, Any]:
         """The versions of claimants' programs, in the form of 2020."""
-        found: dict[str, str] = await self._recent(
+        found = await self._recent(
             "versions", project, lambda project: self._store.work.leaderboard.versions(project.name)
         )
         return {
@@ -227,10 +225,9 @@ class WorkFigures:
         ``max_size`` bytes are left out."""
         if claimant or max_size is not None:
             return await self._read_needed(project, count, claimant, max_size)
-        found: list[Needed] = await self._recent(
+        return await self._recent(
             f"needed {count}", project, lambda project: self._read_needed(project, count, "", None)
         )
-        return found
 
     async def _read_needed(self, project: Project, count: int, claimant: str, max_size: int | None) -> list[Needed]:
         items, own = self._store.work.items, list[str]()

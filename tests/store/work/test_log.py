@@ -12,9 +12,9 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.scripts import Scripts
 from tracker.store.sharding.shards import Shard
 from tracker.store.work import periods
-from tracker.store.work.leaderboard import Leaderboard
 from tracker.store.work.log import GROUP
 from tracker.store.work.projects import Projects
+from tracker.store.work.statistics import Leaderboard
 
 
 async def finish(store: Store, claimant: str, count: int, **reported: int) -> None:

@@ -7,8 +7,8 @@ from pydantic import Field
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Limit, Moment, NewestFirst, OptionalMoment, Page, Paged, copy_of, page_of
 from tracker.admin.api.work import Address, EntryId, ProjectText
-from tracker.store.work.leaderboard import Rank
 from tracker.store.work.log import FinishedClaim, finished_claim
+from tracker.store.work.statistics import Rank
 
 endpoints = Endpoints("work-results", "Results of work distribution: finished claims, and leaderboards.")
 

@@ -14,9 +14,9 @@ from tracker.admin.pages.work import change_block, project_frame, project_name
 from tracker.errors import ClientError
 from tracker.operations.work import add_items, is_address, items_of, purge_items
 from tracker.store.work import periods
-from tracker.store.work.leaderboard import Board
 from tracker.store.work.log import finished_claim
 from tracker.store.work.records import QUEUES, ItemStatus, NewItem, Place, Queue
+from tracker.store.work.statistics import Board
 
 PAGE = 50
 _LOGGED = 20

@@ -15,7 +15,7 @@ from tracker.bittorrent import Address
 from tracker.core.work import Project, Refused, Sender, WorkRequests
 from tracker.core.work_figures import WorkFigures
 from tracker.frontends.work.connections import Connection
-from tracker.frontends.work.links import Links
+from tracker.frontends.work.replies import Links
 from tracker.refusals import ADDRESS_HIDDEN
 from tracker.wire.endpoint import format_address
 from tracker.wire.proxy import TrustedProxies, named_client

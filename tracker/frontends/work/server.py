@@ -16,10 +16,9 @@ from tracker.core.work_figures import WorkFigures
 from tracker.errors import ClientError, NotFound, StoreUnavailable
 from tracker.frontends.work.calls import Calls
 from tracker.frontends.work.connections import Limits, Server
-from tracker.frontends.work.links import Links
 from tracker.frontends.work.live import Live
 from tracker.frontends.work.public import Public
-from tracker.frontends.work.replies import PRIVATE, refusal
+from tracker.frontends.work.replies import PRIVATE, Links, refusal
 from tracker.frontends.work.requests import MAX_BODY_BYTES, Senders
 from tracker.refusals import Refusal
 from tracker.settings.model import Settings

@@ -1,10 +1,113 @@
-"""How many items and claims projects have, and their totals. Reads indexes only."""
+"""What a project shows of itself: leaderboards, charts, how many items and claims it has, and their totals. Reading
+them reads indexes only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated, Literal, get_args
 
-from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.lenient_numbers import ranked, score, whole
+from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part
+from tracker.store.work.records import known
+
+Board = Literal["count", "bytes", "seconds"]
+MAX_ADDED = 25
+"""Finished items in one script call. More would delay announces by more than a millisecond."""
+MAX_POINTS = 200
+"""Of a chart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A claimant's results in a period."""
+
+    claimant: str
+    items: int
+    bytes: Annotated[int, Field("As reported.")]
+    seconds: Annotated[int, Field("Verified seed time.")]
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPoint:
+    """Sums of all time at the end of the ten minutes that begin at ``at`` (epoch s)."""
+
+    at: int
+    items: int
+    bytes: int
+    seconds: int
+
+
+class Leaderboard(Part):
+    """The leaderboards of all projects. ``span`` is a month or a week of ``periods``, or None for all time."""
+
+    async def update(self, project: str, max_items: int = MAX_ADDED) -> int:
+        """Adds what was finished since the last call to leaderboards, charts, versions, the bytes by domain and the
+        totals of bytes and times; at most ``max_items`` items, the oldest first. Each is added once, also if several
+        trackers call this. Returns how many: ``max_items`` means that there may be more.
+
+        Raises UnknownProject.
+        """
+        return int(known(await self._scripts.work_rank([project, max_items])))
+
+    async def top(
+        self, project: str, board: Board = "count", span: str | None = None, count: int = 100, offset: int = 0
+    ) -> list[tuple[str, int]]:
+        """(claimant, number) of the first claimants by finished items, bytes reported or seconds verified."""
+        key = self._key(project, board, span)
+        return ranked(await self._connection.command("ZRANGE", key, offset, offset + count - 1, "REV", "WITHSCORES"))
+
+    async def position(self, project: str) -> str:
+        """The id of the last entry of the log that has been added; ``0-0`` before the first."""
+        found = await self._connection.command("HGET", self._keys.work_project(project), "ranked")
+        return found.decode("utf-8", "replace") if found else "0-0"
+
+    async def table(self, project: str, by: Board, span: str | None, count: int, offset: int) -> tuple[list[Rank], int]:
+        """All results of the claimants in the order of one board, and their number."""
+        boards = [self._key(project, board, span) for board in get_args(Board)]
+        key = self._key(project, by, span)
+        claimants, total = await self._connection.pipeline(
+            ("ZRANGE", key, offset, offset + count - 1, "REV"), ("ZCARD", key)
+        )
+        numbers = await self._connection.pipeline(*(("ZMSCORE", board, *claimants) for board in boards if claimants))
+        return [_rank(*row) for row in zip(claimants, *numbers, strict=True)], int(total)
+
+    def _key(self, project: str, board: Board, span: str | None) -> str:
+        ranking = f"downloader_{board}"
+        if span is None:
+            return self._keys.work_ranking(project, ranking)
+        return self._keys.work_ranking_in(project, ranking, span)
+
+    async def charts(self, project: str, claimants: Sequence[str]) -> list[list[ChartPoint]]:
+        """The charts of claimants; of an empty name: of all together. Of each at most MAX_POINTS, evenly, and the last
+        one."""
+        keys = self._keys
+        charts = await self._connection.pipeline(
+            *(
+                ("LRANGE", keys.work_chart(project, each) if each else keys.work_total_chart(project), 0, -1)
+                for each in claimants
+            )
+        )
+        return [
+            [ChartPoint(*map(whole, row)) for point in _sample(points) if len(row := point.split()) == 4]
+            for points in charts
+        ]
+
+    async def versions(self, project: str) -> dict[str, str]:
+        """The version that each claimant used last."""
+        flat = await self._connection.command("HGETALL", self._keys.work_versions(project))
+        texts = [text.decode("utf-8", "replace") for text in flat]
+        return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def _sample(points: list[bytes]) -> list[bytes]:
+    step = -(-len(points) // MAX_POINTS) or 1
+    return points[::-1][::step][::-1]
+
+
+def _rank(claimant: bytes, *numbers: bytes | None) -> Rank:
+    items, reported, seconds = (0 if number is None else score(number) for number in numbers)
+    return Rank(claimant.decode("utf-8", "replace"), items, reported, seconds)
+
 
 TOTALS = ("added", "claimed", "done", "lapsed", "released", "repaired", "bytes", "seconds", "unverified")
 CLAIM_SECONDS = (60, 600, 3600, 21_600, 86_400, 172_800, 345_600, 604_800, 1_209_600)

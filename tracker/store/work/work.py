@@ -7,12 +7,11 @@ from tracker.store.swarms.rules import LiveRules
 from tracker.store.work.blocks import Blocks
 from tracker.store.work.claims import Claims
 from tracker.store.work.items import Items
-from tracker.store.work.leaderboard import Leaderboard
 from tracker.store.work.log import Log
 from tracker.store.work.policy import Policy
 from tracker.store.work.projects import Projects
 from tracker.store.work.sizes import Sizes
-from tracker.store.work.statistics import Statistics
+from tracker.store.work.statistics import Leaderboard, Statistics
 from tracker.store.work.torrent_states import TorrentFacts, TorrentStates
 from tracker.store.work.verification import Verification
 

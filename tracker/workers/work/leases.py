@@ -11,9 +11,9 @@ from functools import partial
 from redis.exceptions import ResponseError
 
 from tracker.store.client.connection import Connection
-from tracker.store.work.leaderboard import MAX_ADDED
 from tracker.store.work.projects import MAX_TRIMMED
 from tracker.store.work.records import UnknownProject
+from tracker.store.work.statistics import MAX_ADDED
 from tracker.store.work.work import Work
 from tracker.system.logger import Logger
 from tracker.workers.loop import forever

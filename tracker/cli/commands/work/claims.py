@@ -13,8 +13,8 @@ from tracker.cli.terminal import Moment, Row, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.store.store import Store
-from tracker.store.work.leaderboard import Board, Rank
 from tracker.store.work.log import LogEntry, finished_claim
+from tracker.store.work.statistics import Board, Rank
 
 Who = Annotated[
     list[str], typer.Argument(metavar="[PROJECT] WHO…", help="Claimants, addresses, or the /64 of IPv6 addresses.")
