@@ -8,14 +8,13 @@ import inspect
 import io
 import json
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import pytest
 import typer
 
-from tests.commands import Command, command, set_store
+from tests.commands import Command
 from tests.store.harness import info_hash
 from tracker.cli.main import SECTIONS
 
@@ -30,13 +29,6 @@ READS = """
     work.policy work.projects work.seed work.show work.top
 """
 """Commands without an entry. ``work drain`` acknowledges what it has written; ``work seed`` belongs to volunteers."""
-
-
-@pytest.fixture
-def tracker(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    with command() as run:
-        yield run
 
 
 def entries(tracker: Command, *options: str) -> list[dict[str, Any]]:

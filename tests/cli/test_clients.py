@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
-from tests.commands import Command, command, rows, set_store
+from tests.commands import Command, rows
 from tests.store.harness import START, Store, count_software
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.client_software import MAX_BATCH
@@ -17,10 +17,8 @@ LATER = month_start(START, 1).timestamp()
 
 
 @pytest.fixture
-def client(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    with command("client") as run:
-        yield run
+def client(tracker: Command) -> Command:
+    return partial(tracker, "client")
 
 
 @pytest.fixture

@@ -1,21 +1,11 @@
 """``tracker freeleech``."""
 
 import json
-from collections.abc import Iterator
 
-import pytest
-
-from tests.commands import Command, command, set_store
+from tests.commands import Command
 from tests.store.harness import info_hash
 
 HASH = info_hash(1).hex()
-
-
-@pytest.fixture
-def tracker(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    with command() as run:
-        yield run
 
 
 def test_tokens_are_given_listed_and_revoked(tracker: Command) -> None:

@@ -1,18 +1,8 @@
 """``tracker group``, and the group of a user."""
 
 import json
-from collections.abc import Iterator
 
-import pytest
-
-from tests.commands import Command, command, set_store
-
-
-@pytest.fixture
-def tracker(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    with command() as run:
-        yield run
+from tests.commands import Command
 
 
 def test_groups_are_set_shown_and_deleted(tracker: Command) -> None:

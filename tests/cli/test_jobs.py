@@ -3,12 +3,13 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
-from tests.commands import Command, command, rows, set_store
+from tests.commands import Command, rows
 from tests.store.harness import Store
 from tests.store.jobs.harness import claim_one, end, jobs_of
 from tests.waiting import eventually
@@ -21,10 +22,8 @@ Do = Callable[[Callable[[Jobs], Awaitable[None]]], None]
 
 
 @pytest.fixture
-def jobs(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    with command("jobs") as run:
-        yield run
+def jobs(tracker: Command) -> Command:
+    return partial(tracker, "jobs")
 
 
 @pytest.fixture

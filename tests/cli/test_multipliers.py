@@ -1,24 +1,16 @@
 """``tracker multipliers``, and the rules of ``tracker user edit`` and ``tracker torrent edit``."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.commands import Command, command, rows, set_store
+from tests.commands import Command, rows
 from tests.store.harness import info_hash
 
 HASH = info_hash(1).hex()
 END = 1893456000
-
-
-@pytest.fixture
-def tracker(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    with command() as run:
-        yield run
 
 
 def shown(tracker: Command, *words: str) -> dict[str, Any]:

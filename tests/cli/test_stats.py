@@ -8,14 +8,14 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from loadtest import trackers
-from tests.commands import Command, command, rows, set_store
+from tests.commands import Command, rows
 from tests.store.harness import Clock, Store
 from tracker.cli.terminal import sparkline
 from tracker.store.schema.keys import Keys
@@ -25,10 +25,8 @@ from tracker.store.swarms.rules import SwarmRules
 
 
 @pytest.fixture
-def stats(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    with command("stats") as run:
-        yield run
+def stats(tracker: Command) -> Command:
+    return partial(tracker, "stats")
 
 
 @pytest.fixture

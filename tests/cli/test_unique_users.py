@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from redis import Redis
 
 from loadtest.servers import Server
-from tests.commands import Command, command, rows, set_store
+from tests.commands import Command, rows
 from tests.store.harness import START, Store, info_hash
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.metric_names import place_names
@@ -23,10 +23,8 @@ LATER = START + 31 * 86_400
 
 
 @pytest.fixture
-def unique(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    with command("unique") as run:
-        yield run
+def unique(tracker: Command) -> Command:
+    return partial(tracker, "unique")
 
 
 @pytest.fixture

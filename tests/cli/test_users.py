@@ -3,11 +3,11 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
-from tests.commands import Command, command, rows, set_store
+from tests.commands import Command, command, rows
 from tests.store.harness import ALICE, BOB, Store, info_hash, running, update
 from tracker.bittorrent import PeerId
 from tracker.store.schema.keys import Keys
@@ -17,10 +17,8 @@ HASH = info_hash(1).hex()
 
 
 @pytest.fixture
-def user(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    with command("user") as run:
-        yield run
+def user(tracker: Command) -> Command:
+    return partial(tracker, "user")
 
 
 @pytest.fixture

@@ -157,8 +157,7 @@ async def _repairs(context: DoctorContext) -> AsyncIterator[Finding]:
         yield Finding("ok", "counts", "the sweep has repaired nothing")
         return
     text = f"the sweep repaired {repairs}; this happens only if another program changes keys, or keys are evicted"
-    remedy = "find the cause, then reset the counter: tracker wipe-stats --repairs"
-    yield Finding("wrong", "counts", text, remedy)
+    yield Finding("wrong", "counts", text, "find the cause, then reset the counter: tracker wipe-stats --repairs")
 
 
 _PORTS_OF_A_PROXY = 100
@@ -180,8 +179,7 @@ async def _proxies(context: DoctorContext) -> AsyncIterator[Finding]:
         except RedisError:
             return
         if refused := sum(count for _, count in slices):
-            told = f"{refused} requests in an hour: {text}"
-            yield Finding("warning", "proxy", told, f"{remedy} (docs/proxies.md)")
+            yield Finding("warning", "proxy", f"{refused} requests in an hour: {text}", f"{remedy} (docs/proxies.md)")
 
 
 async def _missing_proxy(context: DoctorContext) -> AsyncIterator[Finding]:

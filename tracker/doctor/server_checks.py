@@ -166,10 +166,8 @@ def _persistence(info: Mapping[str, Any], save: str) -> Finding:
         return Finding("ok", "persistence", "the append-only file is on")
     remedy = "set appendonly to yes"
     if save:
-        text = "snapshots only: a crash loses everything since the last one"
-        return Finding("warning", "persistence", text, remedy)
-    text = "off: torrents, users and totals are lost when the server stops"
-    return Finding("wrong", "persistence", text, remedy)
+        return Finding("warning", "persistence", "snapshots only: a crash loses everything since the last one", remedy)
+    return Finding("wrong", "persistence", "off: torrents, users and totals are lost when the server stops", remedy)
 
 
 def _pubsub_buffer(limits: str) -> Finding:
@@ -180,8 +178,7 @@ def _pubsub_buffer(limits: str) -> Finding:
     hard, soft = (int(word) for word in words[words.index("pubsub") + 1 :][:2])
     smallest = min((limit for limit in (hard, soft) if limit), default=PUBSUB_BUFFER_BYTES)
     if smallest >= PUBSUB_BUFFER_BYTES:
-        text = f"{megabytes(hard)} for pub/sub" if hard else "no limit for pub/sub"
-        return Finding("ok", "event buffer", text)
+        return Finding("ok", "event buffer", f"{megabytes(hard)} for pub/sub" if hard else "no limit for pub/sub")
     text = f"{megabytes(smallest)} for pub/sub, so a mass expiry disconnects the reaper"
     return Finding("warning", "event buffer", text, "set client-output-buffer-limit to: pubsub 256mb 0 0")
 
@@ -420,8 +417,7 @@ def check_replicas(replicas: int, required: str | None) -> Finding:
         return Finding("wrong", "replicas", text, "start one: replicaof <host> <port of the master>")
     if required == "0" and replicas > 1:
         text = f"{replicas} connected, but a master cut off from them keeps accepting writes that will be lost"
-        remedy = "set min-replicas-to-write to 1 and min-replicas-max-lag to 10"
-        return Finding("warning", "replicas", text, remedy)
+        return Finding("warning", "replicas", text, "set min-replicas-to-write to 1 and min-replicas-max-lag to 10")
     return Finding("ok", "replicas", f"{replicas} connected")
 
 

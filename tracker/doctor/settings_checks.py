@@ -123,8 +123,7 @@ def check_geoip(path: Path | None, now: float) -> Finding:
         text = f"{database}; that was {ago(age)} ago"
         return Finding("warning", "geoip", text, "update it regularly as described in docs/geoip.md")
     if failed := update_notes(path).get("problem"):
-        text = f"{database}; the last update failed: {failed}"
-        return Finding("warning", "geoip", text, "run: tracker geoip update")
+        return Finding("warning", "geoip", f"{database}; the last update failed: {failed}", "run: tracker geoip update")
     if not database.cities:
         return Finding("ok", "geoip", str(database), "a City database would also count users by city")
     return Finding("ok", "geoip", str(database))
@@ -192,8 +191,7 @@ def _state(status: NodeStatus, now: float) -> Finding:
         return Finding("warning", "dht", text, "start the tracker, or look into its log")
     if state == "down" and status.last_answer is None:
         text = f"no node of the DHT has answered {status.name} since its start"
-        remedy = "open its UDP port in the firewall; name TRACKER_DHT__BOOTSTRAP"
-        return Finding("warning", "dht", text, remedy)
+        return Finding("warning", "dht", text, "open its UDP port in the firewall; name TRACKER_DHT__BOOTSTRAP")
     if state == "down":
         assert status.last_answer is not None
         text = f"no node of the DHT has answered {status.name} for {ago(now - status.last_answer)}"
