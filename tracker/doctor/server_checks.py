@@ -253,8 +253,10 @@ async def check_nodes(context: DoctorContext) -> AsyncIterator[Finding]:
     running = await _tracker_is_running(context)
     with suppress(StoreUnavailable):  # the node of a key is asked, which another node names
         await store.shards.each(lambda shard: ("EXISTS", shard.keys.prefix))
-    unavailable = False
-    for address, shards in sorted(_by_node(store).items()):
+    unavailable, by_node = False, dict[str, list[Shard]]()
+    for shard in store.shards:
+        by_node.setdefault(shard.connection.master, []).append(shard)
+    for address, shards in sorted(by_node.items()):
         here = [shard for shard in shards if not shard.connection.unavailable]
         findings: list[Finding] | None = []
         if here and address != store.connection.master:
@@ -269,13 +271,6 @@ async def check_nodes(context: DoctorContext) -> AsyncIterator[Finding]:
             yield Finding(each.level, each.subject, f"{address}: {each.text}", each.remedy)
     if not unavailable:
         yield Finding("ok", "shards", f"all {len(store.shards)} are served")
-
-
-def _by_node(store: Store) -> dict[str, list[Shard]]:
-    found: dict[str, list[Shard]] = {}
-    for shard in store.shards:
-        found.setdefault(shard.connection.master, []).append(shard)
-    return found
 
 
 async def _problems(connection: Connection, context: DoctorContext, *, tracker_running: bool) -> list[Finding] | None:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from tracker.errors import StoreUnavailable
 from tracker.store.stats.counters import Counters
-from tracker.store.stats.slices import PRECISIONS, RETAINED, SAMPLE_SECONDS, Distribution, oldest_retained, start_of
+from tracker.store.stats.slices import PRECISIONS, RETAINED, SAMPLE_SECONDS, oldest_retained, start_of
 
 MIN_SPAN = 10
 """The shortest range (s)."""
@@ -252,7 +252,7 @@ async def _read(counters: Counters, lines: Sequence[Line], window: Window, start
     summaries = {name: dict(slices) for name, (slices, _) in zip(measured, distributions, strict=True)}
     seconds = [min(step, max(1.0, now - start)) for start in starts]
     values = {
-        line.name: _measured(line, starts, summaries[line.measured])
+        line.name: [getattr(summaries[line.measured].get(start), line.value, None) for start in starts]
         if line.measured
         else _rates(line, starts, seconds, counts)
         for line in lines
@@ -283,7 +283,3 @@ def _rates(
         max(0, total(line.counters, start) - total(line.without, start)) / length
         for start, length in zip(starts, seconds, strict=True)
     ]
-
-
-def _measured(line: Line, starts: list[int], found: Mapping[int, Distribution]) -> list[float | None]:
-    return [getattr(found[start], line.value) if start in found else None for start in starts]

@@ -144,12 +144,9 @@ def _unknown(given: Mapping[str, str], where: str) -> list[str]:
     return [
         f"{name}{where} is not a setting{_nearest(name, sorted(_VARIABLES))}"
         for name, value in given.items()
-        if name.startswith(PREFIX) and name not in _VARIABLES and not _foreign(name, value)
+        if name.startswith(PREFIX) and name not in _VARIABLES
+        if not (_FOREIGN.fullmatch(name) or (name.endswith("_PORT") and _FOREIGN_VALUE.match(value)))
     ]
-
-
-def _foreign(name: str, value: str) -> bool:
-    return bool(_FOREIGN.fullmatch(name) or (name.endswith("_PORT") and _FOREIGN_VALUE.match(value)))
 
 
 def _nearest(name: str, names: list[str]) -> str:

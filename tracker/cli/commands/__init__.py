@@ -283,11 +283,6 @@ def _unavailable_parts(store: "Store") -> str:
     return ", ".join(found)
 
 
-def _serves_others(store: "Store") -> bool:
-    """Whether a part of the shards is unavailable, and nothing else."""
-    return not store.shards.main_is_unavailable and 0 < len(store.shards.unavailable) < len(store.shards)
-
-
 def change_store(operation: str, work: "Callable[[Store, Change], Coroutine[Any, Any, None]]") -> None:
     """As with_store, for a command that changes something. ``operation`` is its name in the audit log."""
 
@@ -363,7 +358,9 @@ def run_each(
                 for line in (await action(store, item)).split("\n"):
                     say(line)
             except (ClientError, OSError, StoreUnavailable) as error:
-                if isinstance(error, StoreUnavailable) and not _serves_others(store):
+                shards = store.shards
+                others_serve = not shards.main_is_unavailable and 0 < len(shards.unavailable) < len(shards)
+                if isinstance(error, StoreUnavailable) and not others_serve:
                     raise
                 failed += 1
                 reason = error.strerror if isinstance(error, OSError) else _with_unavailable(store, error)

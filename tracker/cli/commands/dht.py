@@ -10,7 +10,7 @@ from tracker.bittorrent import parse_info_hash
 from tracker.cli.commands import AsJson, Limit, Pages, group, lists, load_settings
 from tracker.cli.terminal import Moment, Row, complain, describe, note, say, say_json
 from tracker.errors import ClientError
-from tracker.store.dht.status import NodeStatus, fields_of
+from tracker.store.dht.status import fields_of
 from tracker.store.store import Store
 
 dht = group("Show the node of the DHT, and ask the DHT.")
@@ -23,19 +23,13 @@ async def status(store: Store, as_json: AsJson = False) -> None:
     if not found:
         note("no node of the DHT has used this store in the last 7 days (TRACKER_DHT__ENABLED)")
     for each in found:
-        describe(_status_row(each), as_json=as_json)
+        fields = {name: value for name, value in fields_of(each).items() if value is not None}
+        fields |= {name: Moment(fields[name]) for name in ("started", "saved", "last_answer") if name in fields}
+        torrents = each.participation.sentence if each.participation else ""
+        row: Row = {"name": each.name, "state": each.state(time.time()), **fields, "torrents": torrents}
+        describe(row, as_json=as_json)
     if found and not as_json:
         say(f"{'looked up':<14}{await store.dht_torrents.looked_up_count()} torrents")
-
-
-def _status_row(status: NodeStatus) -> Row:
-    fields = {name: value for name, value in fields_of(status).items() if value is not None}
-    for name in ("started", "saved", "last_answer"):
-        if name in fields:
-            fields[name] = Moment(fields[name])
-    counted = status.participation
-    torrents = "" if counted is None else counted.sentence
-    return {"name": status.name, "state": status.state(time.time()), **fields, "torrents": torrents}
 
 
 @dht.command("hashes")

@@ -10,6 +10,8 @@ from tracker.cli.terminal import Listing, Row, columns, complain, fitted, say
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
 
+_FIELDS = ("country", "subdivision", "city", "postcode")
+
 geoip = group("Look up the location of addresses.")
 
 
@@ -31,9 +33,12 @@ def look_up(
     wrong: list[str] = []
     for text in addresses:
         try:
-            rows.append(_row(database, text))
+            address = ipaddress.ip_address(text)
         except ValueError:
             wrong.append(text)
+            continue
+        place = database.lookup(address.packed)
+        rows.append({"address": str(address), **{name: getattr(place, name, "") or None for name in _FIELDS}})
     if rows:
         shown = [fitted("address", rows), *columns("country:7 subdivision city postcode:10")]
         Listing(shown, as_json=as_json).page(rows)
@@ -56,11 +61,3 @@ def update() -> None:
         say(f"{settings.geoip.source} is updated: {GeoIP(settings.geoip_file).describe()}")
     else:
         say(f"{settings.geoip.source} has nothing newer")
-
-
-def _row(database: GeoIP, text: str) -> Row:
-    """Raises ValueError if ``text`` is no address."""
-    address = ipaddress.ip_address(text)
-    place = database.lookup(address.packed)
-    fields = ("country", "subdivision", "city", "postcode")
-    return {"address": str(address), **{name: getattr(place, name, "") or None for name in fields}}

@@ -329,7 +329,9 @@ async def _write_one(store: Store, kind: Kind, row: Row) -> bool | str:
         if kind == "denial":
             await deny_torrent(store, parse_info_hash(row["info_hash"]), row.get("reason", NOT_SERVED))
         elif kind == "freeleech_token":
-            await _give_token(store, row)
+            info_hash, until = _token(row)
+            torrent = await counting_torrent(store, info_hash)
+            await store.freeleech.give(row["user_id"], torrent.torrent_id, until)
         elif kind == "denied_client":
             await store.deny_list.add(parse_prefix(row["prefix"]), row.get("reason", ""))
         else:
@@ -337,13 +339,6 @@ async def _write_one(store: Store, kind: Kind, row: Row) -> bool | str:
     except ClientError as error:
         return error.text
     return True
-
-
-async def _give_token(store: Store, row: Row) -> None:
-    """Raises ClientError for an unknown user or torrent, and for a token that has ended."""
-    info_hash, until = _token(row)
-    torrent = await counting_torrent(store, info_hash)
-    await store.freeleech.give(row["user_id"], torrent.torrent_id, until)
 
 
 def _token(row: Row) -> tuple[InfoHash, int | None]:

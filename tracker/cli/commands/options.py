@@ -31,8 +31,9 @@ def options_of(*records: type, without: Iterable[str] = ()) -> Callable[[Command
         def run(**arguments: Any) -> Any:
             given = {name: arguments.pop(name) for name in fields}
             given = {name: value for name, value in given.items() if value is not None}
-            names = {name: _words(value) for name, value in given.items() if fields[name].kind == "names"}
-            return command(**arguments, given={**given, **names})
+            for name in [name for name in given if fields[name].kind == "names"]:
+                given[name] = tuple(filter(None, map(str.strip, given[name].split(","))))
+            return command(**arguments, given=given)
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -53,10 +54,6 @@ def _option(field: Field) -> Parameter:
     hint: Any = _TYPES.get(field.kind, str)
     annotation = Annotated[hint | None, typer.Option(option, help=about)]
     return Parameter(field.name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, (each.strip() for each in text.split(","))))
 
 
 def row_of(found: Any, among: Iterable[str]) -> Row:

@@ -128,18 +128,10 @@ def _last(series: list[tuple[int, int]], precision: int, now: float) -> int:
     return dict(series).get(start_of(now, precision) - precision, 0)
 
 
-def _shown_rate(rate: float) -> str:
-    return f"{rate:.1f}" if rate >= 10 else f"{rate:.2g}"  # two significant digits
-
-
 def _row(name: str, series: list[tuple[int, int]], precision: int, now: float) -> Row:
     last = _last(series, precision, now)
-    return {
-        "name": name,
-        "total": sum(number for _, number in series),
-        "rate": round(last / precision, 3),
-        "last": last,
-    }
+    total = sum(number for _, number in series)
+    return {"name": name, "total": total, "rate": round(last / precision, 3), "last": last}
 
 
 def _distribution_row(name: str, total: Distribution) -> Row:
@@ -147,10 +139,10 @@ def _distribution_row(name: str, total: Distribution) -> Row:
 
 
 def _print_counters(counted: Counted, precision: int, now: float) -> None:
-    rows: list[Row] = [
-        {**_row(name, series, precision, now), "rate": _shown_rate(_last(series, precision, now) / precision)}
-        for name, series in counted
-    ]
+    rows = [_row(name, series, precision, now) for name, series in counted]
+    for row, (_, series) in zip(rows, counted, strict=True):
+        rate = _last(series, precision, now) / precision
+        row["rate"] = f"{rate:.1f}" if rate >= 10 else f"{rate:.2g}"  # two significant digits
     numbers = [fitted(figure, rows, right=True) for figure in ("total", "rate", "last")]
     room = terminal_width() - sum(column.width for column in numbers) - _GAPS
     name = fitted("name", rows, max_width=max(_MIN_NAME, room - _MIN_TREND))

@@ -6,6 +6,7 @@ import sys
 import termios
 import time
 import tty
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -94,11 +95,10 @@ async def _series(store: Store, now: float) -> dict[str, list[int]]:
 
 async def _jobs(store: Store) -> dict[str, int]:
     """The numbers of jobs of all queues, by status."""
-    jobs: dict[str, int] = {}
+    jobs = Counter[str]()
     for queue in await store.jobs.queues():
-        for status, number in (await store.jobs.sizes(queue)).items():
-            jobs[status] = jobs.get(status, 0) + number
-    return jobs
+        jobs.update(await store.jobs.sizes(queue))
+    return dict(jobs)
 
 
 def show_top(

@@ -86,7 +86,9 @@ def add_torrent(
             info_hash = torrent_operations.parse_hash(text)
             added = [await torrent_operations.add_torrent(store, info_hash, row, reset_score=reset_score)]
         new.extend(one.info_hash.hex() for one in added if one.new)
-        return "\n".join(map(_added_line, added))
+        how = {True: "added", False: "known"}
+        lines = (f"{how[one.new]} {one.info_hash.hex()} as {one.torrent_id} {one.name}" for one in added)
+        return "\n".join(map(str.rstrip, lines))
 
     run_each(what, action, "torrent.add", "torrent", created=new)
 
@@ -100,11 +102,6 @@ def _file(text: str) -> bytes | None:
         raise ClientError("a folder; `tracker import FOLDER` adds all its torrent files")
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1)
-
-
-def _added_line(added: torrent_operations.Added) -> str:
-    how = "added" if added.new else "known"
-    return f"{how} {added.info_hash.hex()} as {added.torrent_id} {added.name}".rstrip()
 
 
 @torrents.command("remove")
@@ -282,19 +279,11 @@ async def show_torrent(
     """Show a torrent and its statistics."""
     found = existing(await store.torrents.get(parse_info_hash(info_hash)), "torrent")
     users = await store.unique_users.users_of(f"torrents.{found.info_hash.hex()}.users")
-    terminal.describe({**_torrent_details(found), "unique_users": users}, as_json=as_json)
+    row = {**_torrent_row(found), **row_of(found, ("torrent_id", "private", "announces"))}
+    reason = found.reason if found.denied is None else found.denied
+    terminal.describe({**row, "reason": reason, "unique_users": users}, as_json=as_json)
     if peers:
         await _list_peers(store, found, load_settings().geoip_file, as_json)
-
-
-def _torrent_details(found: Torrent) -> Row:
-    return {
-        **_torrent_row(found),
-        "torrent_id": found.torrent_id,
-        "private": found.private,
-        "announces": found.announces,
-        "reason": found.reason if found.denied is None else found.denied,
-    }
 
 
 async def _list_peers(store: Store, found: Torrent, database: Path | None, as_json: bool) -> None:
