@@ -7,6 +7,7 @@ from tests.store.harness import Store, info_hash
 from tests.torrent_files import HYBRID, changed, made
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, NotFound
+from tracker.operations import torrents
 from tracker.operations.torrents import (
     NOT_SERVED,
     add_file,
@@ -15,12 +16,15 @@ from tracker.operations.torrents import (
     counting_torrent,
     deny_torrent,
     edit_torrent,
+    find_torrents,
+    listed_torrents,
     parse_hash,
     remove_torrent,
     stale_files,
     state_of,
     torrent_fields,
 )
+from tracker.store.torrents.filter import TorrentFilter
 from tracker.store.torrents.records import Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.system.torrent_files import TorrentFiles
@@ -248,3 +252,30 @@ async def test_a_half_of_a_torrent_that_is_not_served_is_not_served(store: Store
     assert found is not None and (found.enabled, found.reason, found.denied) == (False, "no", "asked to")
     await edit_torrent(store, V2, {"hybrid_of": V1.hex(), **torrent_fields(enabled=True)})
     assert [each.enabled for each in await store.torrents.get_all([V1, V2])] == [True, True]
+
+
+@pytest.fixture
+async def filled(store: Store) -> Store:
+    for number in range(1, 6):
+        await store.torrents.add(info_hash(number), {"name": f"film {number}", "private": str(number % 2)})
+        await store.users.add(str(number))
+    return store
+
+
+async def test_a_text_is_part_of_a_name_or_without_a_filter_the_start_of_an_info_hash(filled: Store) -> None:
+    async def numbers(wanted: TorrentFilter, text: str) -> list[str]:
+        return [each.name[-1] for each in (await find_torrents(filled, wanted, text)).torrents]
+
+    assert await numbers(TorrentFilter(), info_hash(3).hex()) == ["3"]
+    assert await numbers(TorrentFilter(private=True), info_hash(3).hex()) == []
+    assert await numbers(TorrentFilter(private=True), "FILM") == ["1", "3", "5"]
+    assert await numbers(TorrentFilter("added", private=False), "") == ["4", "2"]
+
+
+@pytest.mark.parametrize("page", [1, 2, 500])
+async def test_a_list_is_read_in_pages_up_to_a_limit(filled: Store, monkeypatch: pytest.MonkeyPatch, page: int) -> None:
+    monkeypatch.setattr(torrents, "_PAGE", page)
+    for bound in (100, 3):
+        wanted = TorrentFilter("name", descending=False)
+        pages = [each.torrents async for each in listed_torrents(filled, wanted, "", bound)]
+        assert [each.name[-1] for some in pages for each in some] == ["1", "2", "3", "4", "5"][:bound]

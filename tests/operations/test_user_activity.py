@@ -9,8 +9,8 @@ import pytest
 from tests.store.harness import ALICE, BOB, Store, info_hash, running, update
 from tests.store.sharding.harness import SHARDS, hash_in, one_and_several
 from tracker.geoip import GeoIP
-from tracker.operations import user_activity as activity_module
-from tracker.operations.user_activity import Activity, user_activity
+from tracker.operations import users as activity_module
+from tracker.operations.users import Activity, user_activity
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.users import hit_and_runs

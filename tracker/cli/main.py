@@ -16,7 +16,7 @@ SECTIONS: Sections = {
         "health": Entry("health:health", "Check the health of the tracker on this machine."),
         "doctor": Entry("doctor:doctor", "Check the store and the settings."),
         "settings": Entry("settings:show_settings", "Print the current settings."),
-        "completion": Entry("completion:completion", "Print a shell completion script."),
+        "completion": Entry("menu:completion", "Print a shell completion script."),
     },
     "Torrents and users": {
         "torrent": Entry("torrents:torrents", "Register and inspect torrents."),

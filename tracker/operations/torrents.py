@@ -1,11 +1,11 @@
-"""Operations on torrents: registering, .torrent files, fields, states."""
+"""Operations on torrents: registering, .torrent files, fields, states, lists."""
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Unpack
 
 from tracker.bittorrent import InfoHash, parse_info_hash
@@ -14,7 +14,9 @@ from tracker.names import clean_text
 from tracker.store.schema.multipliers import MultiplierFields, RuleChange, join_ends
 from tracker.store.schema.record import Field
 from tracker.store.store import Store
+from tracker.store.torrents.filter import TorrentFilter
 from tracker.store.torrents.hybrids import V1_IS_UNREGISTERED
+from tracker.store.torrents.listing import ListPage
 from tracker.store.torrents.records import STORED_NAMES, Enabled
 from tracker.store.torrents.torrents import Torrent, Torrents, checked_fields
 from tracker.system.torrent_files import SHARDS, TorrentFiles
@@ -27,6 +29,8 @@ State = Literal["registered", "pending", "disabled", "denied", "unregistered"]
 _READER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torrent-file")
 _V2_HEX = re.compile(r"[0-9a-fA-F]{64}")
 _FILES_A_CALL = 500
+_PAGE = 500
+_PLACE = re.compile(r"f([0-9]{1,12})", re.ASCII)
 _OF_BOTH_HALVES = ("enabled", "reason", "multi_up", "multi_dn")
 """Stored fields that the halves of a hybrid torrent share: whether it is served, and what counts for users."""
 
@@ -279,3 +283,31 @@ def state_of(torrent: Torrent) -> State:
     if not torrent.enabled:
         return "pending" if torrent.pending else "disabled"
     return "registered" if torrent.registered else "unregistered"
+
+
+async def find_torrents(store: Store, wanted: TorrentFilter, text: str, cursor: str = "", count: int = 100) -> ListPage:
+    """At most ``count`` torrents that fit and match ``text``. A page may be short before the end.
+
+    Without a filter, the text may also be the start of an info hash. Raises ClientError for an invalid cursor.
+    """
+    if not text and not wanted.is_selective:
+        place = _PLACE.fullmatch(cursor or "f0")
+        if place is None:
+            raise ClientError("invalid cursor")
+        return await store.torrent_listing.page(wanted, int(place[1]), count)
+    if text and not wanted.is_selective:
+        after, found = await store.torrents.search(text, count, cursor)
+        return ListPage(found, after)
+    return await store.torrent_listing.filtered(replace(wanted, name=text), cursor, count)
+
+
+async def listed_torrents(store: Store, wanted: TorrentFilter, text: str, limit: int) -> AsyncIterator[ListPage]:
+    """The first ``limit`` torrents of the list, in pages."""
+    cursor = ""
+    while limit > 0:
+        page = await find_torrents(store, wanted, text, cursor, min(limit, _PAGE))
+        yield page
+        limit -= len(page.torrents)
+        cursor = page.cursor
+        if not cursor:
+            return

@@ -1,13 +1,19 @@
-"""Lists of users' torrents, pending hit-and-runs and freeleech tokens, with the names of the torrents."""
+"""Lists of users' torrents, pending hit-and-runs and freeleech tokens, with the names of the torrents; what a user does
+and did: live peers, pending hit-and-runs, and the latest events that the store still knows."""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from tracker.operations.peers import to_integer
+from tracker.bittorrent import InfoHash
+from tracker.operations.peers import PeerView, peer_views, to_integer
 from tracker.store.schema.record import Field, fields_of
 from tracker.store.store import Store
+from tracker.store.users.unregistered import Tried
+
+if TYPE_CHECKING:
+    from tracker.geoip import GeoIP
 
 _STORED = {"total_seconds": "total_time", "seed_seconds": "seed_time"}
 _ACCOUNT_TOTALS = {"downloaded": "downloaded", "uploaded": "uploaded", **_STORED}
@@ -73,3 +79,122 @@ async def _with_names(store: Store, rows: list[dict[str, Any]]) -> list[dict[str
     found = await store.torrents.by_ids([row["torrent_id"] for row in rows])
     names = {t.torrent_id: {"info_hash": t.info_hash.hex(), "name": t.name} for t in found}
     return [{**row, **names.get(row["torrent_id"], {"info_hash": None, "name": ""})} for row in rows]
+
+
+MAX_EVENTS = 50
+MAX_TORRENTS, MAX_COMPLETED = 5000, 500
+"""Torrents of each set of the user that are searched for pending hit-and-runs, and for completions."""
+MAX_CHANGES = 1000
+"""The newest changes of the feed that are searched for those of the user."""
+
+
+class TorrentName(NamedTuple):
+    """``info_hash`` None: the torrent was removed."""
+
+    torrent_id: str
+    info_hash: InfoHash | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserPeer:
+    torrent: TorrentName
+    peer: PeerView
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A torrent that becomes a hit-and-run at ``at`` (epoch s) unless the user comes back."""
+
+    torrent: TorrentName
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """``what``: as in the change feed, such as joined or completed."""
+
+    at: int
+    what: str
+    torrent: TorrentName
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """``all_…``: whether these are all; ``all_completed``: whether all torrents of the user were searched for
+    completions. ``last_seen`` is the end of the time that was last counted for the user, as far as it is known (epoch
+    s; 0: never seen)."""
+
+    peers: list[UserPeer] = field(default_factory=list)
+    all_peers: bool = True
+    pending: list[Due] = field(default_factory=list)
+    all_pending: bool = True
+    events: list[Event] = field(default_factory=list)
+    all_completed: bool = True
+    last_seen: int = 0
+    unregistered: list[Tried] = field(default_factory=list)
+
+
+async def user_activity(store: Store, user_id: str, places: "GeoIP") -> Activity:
+    """Bounded: see user_peers.py and the MAX_… above."""
+    live, past, unregistered = await asyncio.gather(
+        _live(store, user_id, places), _past(store, user_id), store.unregistered.of(user_id)
+    )
+    seen = max([past.last_seen, *(each.peer.last_announce for each in live.peers)])
+    return replace(past, peers=live.peers, all_peers=live.all_peers, last_seen=seen, unregistered=unregistered)
+
+
+async def _live(store: Store, user_id: str, places: "GeoIP") -> Activity:
+    """Only the peers."""
+    live = await store.user_peers.of(user_id)
+    views, names = await asyncio.gather(
+        peer_views(store, [peer for _, peer in live.peers], places), _names(store, [t for t, _ in live.peers])
+    )
+    peers = [UserPeer(names[torrent_id], view) for (torrent_id, _), view in zip(live.peers, views, strict=True)]
+    return Activity(peers, live.complete)
+
+
+async def _past(store: Store, user_id: str) -> Activity:
+    """Only what the user's torrents and the change feed tell."""
+    *sets, changes = await asyncio.gather(
+        store.users.first_torrents(user_id, "incomplete", MAX_TORRENTS),
+        store.users.first_torrents(user_id, "complete", MAX_TORRENTS),
+        store.changes.newest(MAX_CHANGES),
+    )
+    left = [torrent_id for some, _ in sets for torrent_id in some[:MAX_COMPLETED]]
+    accounts, pending = await asyncio.gather(
+        store.users.on_torrents(user_id, left),
+        store.hit_and_runs.pending_of(user_id, [each for some, _ in sets for each in some]),
+    )
+    recorded = [
+        (change.at, change.change, change.torrent_id)
+        for change in changes
+        if change.user_id == user_id and change.torrent_id
+    ]
+    known = {torrent_id for _, what, torrent_id in recorded if what == "completed"}
+    completed = [
+        (at, "completed", torrent_id)
+        for torrent_id, account in zip(left, accounts, strict=True)
+        if torrent_id not in known and (at := to_integer(account.get("completed_at")))
+    ]
+    events = sorted([*completed, *recorded], reverse=True)[:MAX_EVENTS]
+    names = await _names(store, [*(t for _, _, t in events), *(each.torrent_id for each in pending)])
+    seen = [*(to_integer(account.get("until")) for account in accounts), *(at for at, _, _ in recorded)]
+    return Activity(
+        pending=[Due(names[each.torrent_id], each.at) for each in pending],
+        all_pending=all(is_all for _, is_all in sets),
+        events=[Event(at, what, names[torrent_id]) for at, what, torrent_id in events],
+        all_completed=all(is_all and len(some) <= MAX_COMPLETED for some, is_all in sets),
+        last_seen=max(seen, default=0),
+    )
+
+
+async def _names(store: Store, torrent_ids: Sequence[str]) -> dict[str, TorrentName]:
+    unique = list(dict.fromkeys(torrent_ids))
+    found = {torrent.torrent_id: torrent for torrent in await store.torrents.by_ids(unique)}
+    return {
+        torrent_id: TorrentName(torrent_id, found[torrent_id].info_hash, found[torrent_id].name)
+        if torrent_id in found
+        else TorrentName(torrent_id, None, "")
+        for torrent_id in unique
+    }

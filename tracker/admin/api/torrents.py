@@ -33,7 +33,6 @@ from tracker.admin.api.models import (
 from tracker.admin.api.selections import TorrentQuery
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError, Conflict, existing
-from tracker.operations.lists import find_torrents
 from tracker.operations.torrents import (
     Added,
     State,
@@ -41,6 +40,7 @@ from tracker.operations.torrents import (
     add_torrent,
     add_torrents,
     edit_torrent,
+    find_torrents,
     parse_hash,
     remove_torrent,
     state_of,

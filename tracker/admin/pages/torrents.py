@@ -16,8 +16,15 @@ from tracker.admin.pages.paging import SIZES, ListQuery
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.errors import ClientError
 from tracker.operations.bulk import TORRENT_ACTIONS, change_torrents
-from tracker.operations.lists import find_torrents
-from tracker.operations.torrents import NOT_SERVED, Added, add_file, add_torrent, parse_hash, torrent_fields
+from tracker.operations.torrents import (
+    NOT_SERVED,
+    Added,
+    add_file,
+    add_torrent,
+    find_torrents,
+    parse_hash,
+    torrent_fields,
+)
 from tracker.store.torrents.filter import Order, TorrentFilter
 from tracker.store.torrents.records import Enabled
 

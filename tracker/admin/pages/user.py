@@ -13,8 +13,15 @@ from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, NotFound, existing
 from tracker.operations.torrents import counting_torrent
-from tracker.operations.user_activity import MAX_CHANGES, MAX_COMPLETED, MAX_TORRENTS, user_activity
-from tracker.operations.users import Share, freeleech_tokens, shares
+from tracker.operations.users import (
+    MAX_CHANGES,
+    MAX_COMPLETED,
+    MAX_TORRENTS,
+    Share,
+    freeleech_tokens,
+    shares,
+    user_activity,
+)
 from tracker.store.schema.multipliers import parse_end
 from tracker.store.users.fields import FIELDS, SETS, TOTALS, User, is_user_id
 from tracker.store.users.unregistered import MAX_KEPT

@@ -1,11 +1,12 @@
-"""Loads each command when it is called: importing all of them takes a second."""
+"""Loads each command when it is called: importing all of them takes a second. ``tracker completion``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
+from typer.completion import get_completion_script  # type: ignore[attr-defined]  # no other place has it in all versions
 from typer.core import TyperCommand
 
 from tracker.cli.commands import Commands, runnable
@@ -57,3 +58,8 @@ class Menu(Commands):
         for title, entries in self.sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), entry.about) for name, entry in entries.items()])
+
+
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="bash|zsh|fish")]) -> None:
+    """Print a script that completes `tracker` commands in a shell."""
+    typer.echo(get_completion_script(prog_name="tracker", complete_var="_TRACKER_COMPLETE", shell=shell))

@@ -31,7 +31,6 @@ from tracker.cli.commands.options import Given, options_of, row_of
 from tracker.cli.terminal import Listing, Moment, Row, note
 from tracker.errors import ClientError, existing
 from tracker.operations import torrents as torrent_operations
-from tracker.operations.lists import listed_torrents
 from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.store import Store
 from tracker.store.torrents.filter import Order, TorrentFilter
@@ -241,7 +240,7 @@ async def _list(
     shown_columns = f"info_hash:40 seeders>8 leechers>8 snatches>8 {score}state:12 name size>14? half:4?"
     listing = Listing(shown_columns, as_json=as_json)
     shown, total = 0, None
-    async for page in listed_torrents(store, wanted, text, limit):
+    async for page in torrent_operations.listed_torrents(store, wanted, text, limit):
         shown, total = shown + len(page.torrents), page.total
         if count and total is not None:
             break
