@@ -200,3 +200,17 @@ async def test_it_waits_by_the_clock_of_the_event_loop() -> None:
     await until_next(0.01)
     assert loop.time() - began < 60
     assert int(loop.time() / 0.01) > int(began / 0.01)
+
+
+async def test_a_step_may_say_how_long_the_pause_after_it_is() -> None:
+    time, at = FakeTime(), list[float]()
+
+    async def step() -> float:
+        at.append(time.now)
+        if len(at) == 3:
+            raise StoreUnavailable
+        return float(len(at))
+
+    async with in_background(forever(step, None, error_seconds=60.0, sleep=time)):
+        await time.pass_until(lambda: len(at) == 4)
+    assert at == [0, 1, 3, 63]

@@ -37,6 +37,7 @@ from tracker.settings.background import GEOIP_SOURCES, GeoIPSettings
 from tracker.store.stats.counters import Count
 from tracker.system.http_client import open_session
 from tracker.system.logger import Logger
+from tracker.workers.loop import Sleep, forever
 
 DBIP = "https://download.db-ip.com/free"
 MAXMIND = "https://download.maxmind.com/geoip/databases"
@@ -342,7 +343,7 @@ class GeoIPUpdater:
     fetch: Callable[..., Awaitable[bool]] = update
     shared: Callable[[str], Path | None] = shared_notes
     chance: Callable[[], float] = random.random
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    sleep: Sleep = asyncio.sleep
 
     def __post_init__(self) -> None:
         self._jitter = 1 + self.chance() / 4
@@ -351,8 +352,7 @@ class GeoIPUpdater:
 
     async def run(self) -> None:
         """Runs until cancelled."""
-        while True:
-            await self.sleep(await self.step() * self._jitter)
+        await forever(self.step, None, sleep=lambda seconds: self.sleep(seconds * self._jitter))
 
     async def step(self) -> float:
         """Returns the seconds until the next one."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 
@@ -21,8 +21,8 @@ log = Logger("tracker.background")
 
 
 async def forever(
-    step: Callable[[], Awaitable[object]],
-    every: float,
+    step: Callable[[], Awaitable[Any]],
+    every: float | None,
     failure: str = "background work failed",
     *,
     error_seconds: float | None = None,
@@ -30,7 +30,8 @@ async def forever(
     lease: Lease | None = None,
     sleep: Sleep = asyncio.sleep,
 ) -> None:
-    """Runs ``step`` until cancelled, with a pause of ``every`` seconds; with ``lease`` only while this tracker has it.
+    """Runs ``step`` until cancelled, with a pause of ``every`` seconds; None: of the seconds that it returns. With
+    ``lease`` only while this tracker has it.
 
     Survives errors of the store. While it is unavailable, waits for ``connection``, or a pause where none is given.
     Logs other errors as ``failure``. Pauses for ``error_seconds``, if given, after an error and while another tracker
@@ -38,21 +39,18 @@ async def forever(
     """
     try:
         while True:
-            pause = every
+            pause = error_seconds if error_seconds is not None else every
             try:
                 if lease is None or await lease.hold():
-                    await step()
-                elif error_seconds is not None:
-                    pause = error_seconds
+                    found = await step()
+                    pause = found if every is None else every
             except StoreUnavailable:
                 if connection is not None:
                     await sleep(_AGAIN_SECONDS)
                     await connection.until_available()
                     continue
-                pause = every if error_seconds is None else error_seconds
             except RedisError as error:
                 log.error(failure, error=str(error))
-                pause = every if error_seconds is None else error_seconds
             if pause:
                 await sleep(pause)
     finally:

@@ -40,14 +40,14 @@ class AdoptionWorker:
         """After an error of the store it waits a minute."""
         seconds = 0.0
 
-        async def next_round() -> None:
+        async def next_round() -> float:
             nonlocal seconds
             await self.round(seconds)
-            await asyncio.sleep(self.interval() / 10)
             seconds = 0.9 * self.interval()
+            return self.interval() / 10
 
         failure = "cannot index users and clients that the site wrote"
-        await forever(next_round, 0.0, failure, error_seconds=_ERROR_SECONDS)
+        await forever(next_round, None, failure, error_seconds=_ERROR_SECONDS)
 
     async def round(self, seconds: float) -> None:
         """Scans every key once, spread over about ``seconds``.

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -95,12 +96,10 @@ class WebhookWorker:
                     tasks.create_task(self._deliver_all(session, url))
 
     async def _deliver_all(self, session: aiohttp.ClientSession, url: str) -> None:
-        async def deliver() -> None:
-            await asyncio.sleep(await self.deliver_once(session, url))
-
+        deliver = partial(self.deliver_once, session, url)
         failure, pause = "cannot read the change feed", OTHER_HOLDER_SECONDS
         try:
-            await forever(deliver, 0.0, failure, error_seconds=pause, connection=self.connection)
+            await forever(deliver, None, failure, error_seconds=pause, connection=self.connection)
         finally:
             with suppress(StoreUnavailable, RedisError, asyncio.CancelledError):
                 await self.webhooks.release(webhook_id(url), self._token)

@@ -4,7 +4,6 @@ The change feed names the rows that changed. They are read as they are now and w
 What was lost before that is read and written again, which changes nothing the second time (writer.py).
 """
 
-import asyncio
 import hashlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -65,19 +64,12 @@ class SiteSync:
     async def run(self) -> None:
         """Runs until cancelled, in one of several processes."""
 
-        async def step() -> None:
+        async def step() -> float:
             began = self.clock()
-            if not await self.step():
-                await asyncio.sleep(max(0.1, self.every_seconds - (self.clock() - began)))
+            return 0.0 if await self.step() else max(0.1, self.every_seconds - (self.clock() - began))
 
-        await forever(
-            step,
-            0.0,
-            "site sync cannot read the store",
-            error_seconds=self.every_seconds,
-            connection=self.store.connection,
-            lease=self.lease,
-        )
+        failure, pause, connection = "site sync cannot read the store", self.every_seconds, self.store.connection
+        await forever(step, None, failure, error_seconds=pause, connection=connection, lease=self.lease)
 
     @property
     def lag_seconds(self) -> float:
