@@ -1,20 +1,14 @@
 """The report of the limits on new torrents."""
 
-from collections import Counter
-
 from structlog.testing import capture_logs
 
+from tests.store.jobs.harness import Metrics
 from tracker.core.refusals import LOG_SECONDS, RegistrationLimits
 
 
 def test_limits_on_new_torrents_are_counted_and_logged_once_a_minute() -> None:
-    counted: Counter[str] = Counter()
-    now = 1000.0
-
-    def count(*names: str, by: int = 1) -> None:
-        counted.update(dict.fromkeys(names, by))
-
-    limits = RegistrationLimits(count, lambda: now)
+    now, metrics = 1000.0, Metrics()
+    limits = RegistrationLimits(metrics.count, lambda: now)
     with capture_logs() as logs:
         limits.note(0, 0)
         limits.note(2, 3)
@@ -26,4 +20,4 @@ def test_limits_on_new_torrents_are_counted_and_logged_once_a_minute() -> None:
         ("new torrents are limited", 2, 3),
         ("new torrents are limited", 100, 101),
     ]
-    assert counted == {"forgotten": 102, "forgotten.full": 102}
+    assert metrics.counts == {"forgotten": 102, "forgotten.full": 102}

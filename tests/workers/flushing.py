@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from tests.store.harness import START, Clock, Store
+from tests.store.jobs.harness import Metrics
 from tests.workers.push.stathat_server import KEY
 from tracker.settings.background import StatHatSettings
 from tracker.store.schema.keys import Keys
@@ -35,17 +36,13 @@ class Flushing:
             self.store.outbox,
             self.store.connection,
             gauges=self._gauges,
-            count=self._count,
+            count=Metrics(self.counts).count,
             clock=self.clock,
             chance=lambda: 1.0,
         )
 
     async def _gauges(self) -> dict[str, int]:
         return self.gauges
-
-    def _count(self, *names: str, by: int = 1) -> None:
-        for name in names:
-            self.counts[name] += by
 
     async def flush(self, *, seconds: float = 901) -> None:
         self.clock.now += seconds

@@ -16,6 +16,7 @@ from loadtest.servers import Server
 from tests.fake_time import FakeTime
 from tests.store.client.proxy import Proxy
 from tests.store.harness import Clock, Store, running
+from tests.store.jobs.harness import Metrics
 from tests.waiting import in_background
 from tracker.bittorrent import Address, PeerId
 from tracker.store.schema.keys import Keys
@@ -64,15 +65,11 @@ class Work:
         self.counter = ClientSoftwareCounter(
             self.client_software or self.store.client_software,
             name=lambda peer_id: peer_id.decode().strip(),
-            count=self.count,
+            count=Metrics(self.counts).count,
             clock=self.clock,
             sleep=self.time,
             flush_seconds=0.05 if isinstance(self.client_software, Slow) else FLUSH_SECONDS,
         )
-
-    def count(self, *names: str, by: int = 1) -> None:
-        for name in names:
-            self.counts[name] += by
 
     def add(self, *names: str, label: str = "", times: int = 1) -> None:
         for name in names * times:

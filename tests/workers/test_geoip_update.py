@@ -25,6 +25,7 @@ from pydantic import SecretStr
 from loadtest.geoip_databases import make_city
 from loadtest.servers import make_certificate
 from tests.commands import command, set_store
+from tests.store.jobs.harness import Metrics
 from tests.waiting import in_background
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP, update_notes
@@ -277,10 +278,7 @@ async def test_an_unknown_certificate_is_refused(host: Host, file: Path, databas
 
 async def test_two_processes_fetch_once(host: Host, file: Path, database: bytes) -> None:
     """That another one fetches is no failure."""
-    counted: list[str] = []
-
-    def count(*names: str, by: int = 1) -> None:
-        counted.extend(names)
+    metrics = Metrics()
 
     asked, go_on = asyncio.Event(), asyncio.Event()
 
@@ -299,8 +297,8 @@ async def test_two_processes_fetch_once(host: Host, file: Path, database: bytes)
         with pytest.raises(NotUpdated, match="another process"):
             await update(dbip(host), file, NOW, host.tls)
         settings = GeoIPSettings(database=Path("dbip-city-lite"))
-        job = GeoIPUpdater(lambda: (settings, file), count, lambda: NOW, shared=lambda _: None)
-        assert await job.step() == BUSY_SECONDS and not counted
+        job = GeoIPUpdater(lambda: (settings, file), metrics.count, lambda: NOW, shared=lambda _: None)
+        assert await job.step() == BUSY_SECONDS and not metrics.counts
         go_on.set()
         while content(file) is None:
             await asyncio.sleep(0)
@@ -312,18 +310,15 @@ async def test_trackers_of_one_user_on_a_host_fetch_once(
 ) -> None:
     """Each has a data directory of its own. A failure that names a time holds for all of them."""
     monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path / "cache"))
-    now, counted = NOW, list[str]()
+    now, metrics = NOW, Metrics()
     settings = GeoIPSettings(database=Path("dbip-city-lite"))
     files = [tmp_path / name / "places.mmdb" for name in ("one", "two")]
-
-    def count(*names: str, by: int = 1) -> None:
-        counted.extend(names)
 
     async def fetch(source: Source, file: Path, at: float, shared: Path | None) -> bool:
         return await update(dbip(host), file, at, host.tls, shared)
 
     def job(file: Path) -> GeoIPUpdater:
-        return GeoIPUpdater(lambda: (settings, file), count, lambda: now, fetch=fetch, chance=lambda: 0.0)
+        return GeoIPUpdater(lambda: (settings, file), metrics.count, lambda: now, fetch=fetch, chance=lambda: 0.0)
 
     jobs = list(map(job, files))
 
@@ -345,7 +340,7 @@ async def test_trackers_of_one_user_on_a_host_fetch_once(
     await steps(newer, 3, NOW + 2 * WEEK_SECONDS + 2)
     host.answers[MARCH] = lambda _: web.Response(status=429, headers={"Retry-After": "90000"})
     await steps(newer, 4, NOW + 3 * WEEK_SECONDS + 3)
-    assert counted == ["geoip.failed"]
+    assert metrics.counts == {"geoip.failed": 1}
 
 
 async def test_a_damaged_or_missing_file_of_another_tracker_is_not_copied(
@@ -416,15 +411,12 @@ async def test_the_job_survives_any_notes(
 @pytest.mark.parametrize("name", ["places.lock", "shared.lock"])
 async def test_a_place_that_cannot_be_written_is_a_failure_that_is_counted(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    counted: list[str] = []
-
-    def count(*names: str, by: int = 1) -> None:
-        counted.extend(names)
+    metrics = Metrics()
 
     settings, file = GeoIPSettings(database=Path("dbip-city-lite")), tmp_path / "places.mmdb"
-    job = GeoIPUpdater(lambda: (settings, file), count, lambda: NOW, shared=lambda _: tmp_path / "shared")
+    job = GeoIPUpdater(lambda: (settings, file), metrics.count, lambda: NOW, shared=lambda _: tmp_path / "shared")
     await job.step()
-    assert counted == ["geoip.failed"]
+    assert metrics.counts == {"geoip.failed": 1}
 
 
 async def test_a_source_is_not_asked_again_early_where_no_note_can_be_written(host: Host, file: Path) -> None:
@@ -510,7 +502,7 @@ def test_sources_need_what_they_need() -> None:
 
 
 async def test_the_job_fetches_weekly_and_after_a_failure_not_at_once(file: Path) -> None:
-    now, fetched, counted = NOW, list[float](), list[str]()
+    now, fetched, metrics = NOW, list[float](), Metrics()
     fails = False
 
     async def fetch(source: Source, place: Path, at: float, shared: Path | None) -> bool:
@@ -524,22 +516,19 @@ async def test_the_job_fetches_weekly_and_after_a_failure_not_at_once(file: Path
         put(place, b"x")
         return True
 
-    def count(*names: str, by: int = 1) -> None:
-        counted.extend(names)
-
     settings = GeoIPSettings(database=Path("dbip-city-lite"))
     options: dict[str, Any] = {"fetch": fetch, "chance": lambda: 0.0, "shared": lambda _: None}
-    job = GeoIPUpdater(lambda: (settings, file), count, lambda: now, **options)
+    job = GeoIPUpdater(lambda: (settings, file), metrics.count, lambda: now, **options)
     for _ in range(2):
         await job.step()
-    assert fetched == [NOW] and not counted
+    assert fetched == [NOW] and not metrics.counts
     now, fails = NOW + 8 * 86_400, True
     for _ in range(2):
         await job.step()
-    assert len(fetched) == 2 and counted == ["geoip.failed"]
+    assert len(fetched) == 2 and metrics.counts == {"geoip.failed": 1}
     now += 7300
     await job.step()
     assert len(fetched) == 3
-    none = GeoIPUpdater(lambda: (GeoIPSettings(), None), count, lambda: now, **options)
+    none = GeoIPUpdater(lambda: (GeoIPSettings(), None), metrics.count, lambda: now, **options)
     await none.step()
     assert len(fetched) == 3

@@ -1,6 +1,5 @@
 """Markers of unique users are deleted only after joins were refused because the store is full."""
 
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -8,6 +7,7 @@ from structlog.testing import capture_logs
 
 from loadtest.servers import Server
 from tests.store.harness import START, Store, info_hash, running
+from tests.store.jobs.harness import Metrics
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.markers import Markers
 from tracker.store.stats.memory_usage import read_usage
@@ -40,20 +40,16 @@ async def refuse(store: Store, joins: int) -> None:
 
 
 async def test_markers_are_deleted_when_joins_were_refused_since_the_last_check(full: Store) -> None:
-    counts: Counter[str] = Counter()
-
-    def count(*names: str, by: int = 1) -> None:
-        counts.update(dict.fromkeys(names, by))
-
+    metrics = Metrics()
     await refuse(full, 2)
     markers = Markers(full.shards, full.clock)
-    worker = MarkerCleaner(markers, full.connection, count)
+    worker = MarkerCleaner(markers, full.connection, metrics.count)
     with capture_logs() as lines:
         assert await worker.check() == 0  # refusals before this tracker started
         assert await worker.check() == 0
         await refuse(full, 1)
         deleted = await worker.check()
-    assert deleted > 0 and counts["unique_forgotten"] == deleted
+    assert deleted > 0 and metrics.counts["unique_forgotten"] == deleted
     assert (await read_usage(full.connection)).share < 1
     (line,) = lines
     assert line["markers"] == deleted and "may be too high" in line["event"]

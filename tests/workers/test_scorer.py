@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from loadtest.servers import ROOT, Server
 from tests.fake_time import FakeTime
 from tests.store.harness import SCORED_EVERY, Store, endpoint, info_hash, running, update
-from tests.store.jobs.harness import jobs_of
+from tests.store.jobs.harness import Metrics, jobs_of
 from tests.waiting import eventually, in_background, loop_turns
 from tests.workers.jobs import working
 from tracker.bittorrent import InfoHash
@@ -60,7 +60,7 @@ class Bench:
             store.connection,
             ScoringSettings.model_validate(settings),
             lambda: PEERS_DEFAULT,
-            self._count,
+            Metrics(self.counted).count,
             store.clock,
             ask,
             ask_seconds,
@@ -69,9 +69,6 @@ class Bench:
             cap=cap,
             max_processors=max_processors,
         )
-
-    def _count(self, *names: str, by: int = 1) -> None:
-        self.counted.update(dict.fromkeys(names, by))
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:

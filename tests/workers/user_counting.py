@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.fake_time import FakeTime
 from tests.store.harness import Clock, Store, info_hash
+from tests.store.jobs.harness import Metrics
 from tests.waiting import in_background
 from tracker.bittorrent import Address
 from tracker.geoip import Place
@@ -52,7 +53,7 @@ class UserCounting:
             self.settings,
             lookup=self.lookup,
             refresh=self.refresh,
-            count=self.count,
+            count=Metrics(self.counts).count,
             clock=self.clock,
             sleep=self.time,
             flush_seconds=self.flush_seconds,
@@ -67,10 +68,6 @@ class UserCounting:
 
     def refresh(self) -> None:
         self.refreshed += 1
-
-    def count(self, *names: str, by: int = 1) -> None:
-        for name in names:
-            self.counts[name] += by
 
     def add(self, *numbers: int, torrent: int = 1) -> None:
         for number in numbers:
