@@ -2,11 +2,17 @@
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
+from loadtest.servers import ROOT
 from tests.commands import Command, command, rows
 from tests.store.harness import ALICE, BOB, Store, info_hash, running, update
 from tracker.bittorrent import PeerId
@@ -225,3 +231,24 @@ def test_a_new_passkey_comes_with_the_announce_urls(user: Command, monkeypatch: 
     found = json.loads(user("rotate", "7", "--json").stdout)
     paths = [f"https://t.example{found['announce_path']}", f"udp://t.example:6969{found['announce_path']}"]
     assert found["announce_urls"].split() == paths
+
+
+def test_an_interrupt_ends_a_question(tracker: Command, tmp_path: Path) -> None:
+    tracker("user", "add", "--id", "7")
+    asked = subprocess.Popen(
+        [sys.executable, "-m", "tracker", "user", "delete", "7"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    with asked:
+        assert asked.stdout is not None
+        while asked.stdout.read(1) != b"?":
+            pass
+        asked.send_signal(signal.SIGINT)
+        try:
+            assert asked.wait(20) == 1
+        finally:
+            asked.kill()
+    assert tracker("user", "show", "7").stdout

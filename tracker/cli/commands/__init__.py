@@ -10,6 +10,7 @@ import inspect
 import logging
 import os
 import re
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextvars import ContextVar
 from copy import copy
@@ -196,6 +197,15 @@ def _run(function: Command, inner: Command, arguments: dict[str, Any]) -> None:
         change_store(operation, lambda store, change: work(store, change=change))
     else:
         with_store(work)
+
+
+def confirm(question: str, *, yes: bool = False) -> None:
+    """Asks, unless the answer is ``yes``; ends the command if it is no. Ctrl-C ends it too: an event loop would only
+    note that, and wait for the answer."""
+    if not yes:
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        typer.confirm(question, abort=True)
+        signal.signal(signal.SIGINT, before)
 
 
 def config_file() -> Path | None:

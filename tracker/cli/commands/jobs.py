@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tracker.cli.commands import EVERYTHING, PAGE, LimitOrAll, Pages, Yes, audited, each, group, lists
+from tracker.cli.commands import EVERYTHING, PAGE, LimitOrAll, Pages, Yes, audited, confirm, each, group, lists
 from tracker.cli.commands.options import Given, columns_of, options_of
 from tracker.cli.progress import progress
 from tracker.cli.terminal import Row, columns, note, say
@@ -162,12 +162,11 @@ async def purge_jobs(
 ) -> None:
     """Delete jobs that are not running: those of one status, or the completed and failed ones."""
     statuses = [status] if status else ["completed", "failed"]
-    if not yes:
-        which = f"{' and '.join(statuses)} jobs of {queue or 'all queues'}"
-        if older_than is not None:
-            ended = "could have started" if status in ("pending", "retry") else "finished"
-            which += f" that {ended} more than {older_than:g} hours ago"
-        typer.confirm(f"Delete the {which}?", abort=True)
+    which = f"{' and '.join(statuses)} jobs of {queue or 'all queues'}"
+    if older_than is not None:
+        ended = "could have started" if status in ("pending", "retry") else "finished"
+        which += f" that {ended} more than {older_than:g} hours ago"
+    confirm(f"Delete the {which}?", yes=yes)
     before = None if older_than is None else time.time() - older_than * 3600
     queues = await _queues(store, queue)
     total = sum([await store.jobs.purge(name, each_status, before) for name in queues for each_status in statuses])

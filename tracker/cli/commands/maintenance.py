@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Yes, audited, change_store, load_settings, torrent_files, with_store
+from tracker.cli.commands import AsJson, Yes, audited, change_store, confirm, load_settings, torrent_files, with_store
 from tracker.cli.progress import progress
 from tracker.cli.terminal import say, show
 from tracker.errors import ClientError
@@ -26,9 +26,7 @@ def cleanup(
 
     Safe while a tracker is running: each key is checked again at the moment of its deletion.
     """
-    if delete and not yes:
-        typer.confirm("Delete all stale keys?", abort=True)
-
+    confirm("Delete all stale keys?", yes=yes or not delete)
     files = torrent_files(load_settings())
 
     async def work(store: Store, change: Change | None = None) -> None:
@@ -81,9 +79,8 @@ async def wipe_stats(
     """
     if uniques and repairs:
         raise typer.BadParameter("give --uniques or --repairs")
-    if not yes and not repairs:
-        too = " and all unique users" if uniques else ""
-        typer.confirm(f"Delete all counters, latencies, histories and totals of the tracker{too}?", abort=True)
+    too = " and all unique users" if uniques else ""
+    confirm(f"Delete all counters, latencies, histories and totals of the tracker{too}?", yes=yes or repairs)
     if repairs:
         change.count(repairs=await Maintenance(store).reset_repairs())
         return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracker.bittorrent import InfoHash, parse_info_hash
-from tracker.cli.commands import AsJson, Yes, change_of, load_settings, run_async
+from tracker.cli.commands import AsJson, Yes, change_of, confirm, load_settings, run_async
 from tracker.cli.progress import progress
 from tracker.cli.terminal import describe, note, say, show
 from tracker.errors import ClientError, plain
@@ -52,8 +52,7 @@ def reshard(
     """
     settings = load_settings()
     target = _target(settings, shards, _url_of(url, url_file), private=private, prefix=prefix)
-    if not (yes or dry_run):
-        typer.confirm("Has every tracker on this store been stopped?", abort=True)
+    confirm("Has every tracker on this store been stopped?", yes=yes or dry_run)
     run_async(_run(settings, target, dry_run=dry_run, as_json=as_json))
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import InfoHash, Limit, Month, Pages, Yes, audited, group, in_order, lists
+from tracker.cli.commands import InfoHash, Limit, Month, Pages, Yes, audited, confirm, group, in_order, lists
 from tracker.cli.progress import progress
 from tracker.cli.terminal import Row, note, say
 from tracker.errors import ClientError
@@ -106,12 +106,8 @@ async def show_figures(
 @audited("uniques.flush")
 async def flush(store: Store, change: Change, yes: Yes = False) -> None:
     """Delete all counts of unique users and their markers. Torrents, scores and counters stay."""
-    if not yes:
-        typer.confirm(
-            "Delete all counts of unique users (places, torrents, months, leaderboards) and their markers? "
-            "Torrents, scores and counters stay.",
-            abort=True,
-        )
+    question = "Delete all counts of unique users (places, torrents, months, leaderboards) and their markers? "
+    confirm(f"{question}Torrents, scores and counters stay.", yes=yes)
     with progress("deleted") as shown:
         async for removed in store.unique_users.flush():
             shown.reach(removed)

@@ -18,6 +18,7 @@ from tracker.cli.commands import (
     Yes,
     audited,
     change_store,
+    confirm,
     each,
     group,
     in_no_order,
@@ -181,8 +182,7 @@ async def delete_user(store: Store, change: Change, who: Who, yes: Yes = False) 
     """Delete a user and all of the user's totals."""
     await change.touch("user", who)
     user_id, _ = await store.users.identify(who)
-    if not yes:
-        typer.confirm(f"Delete user {user_id} and all totals?", abort=True)
+    confirm(f"Delete user {user_id} and all totals?", yes=yes)
     await store.users.delete(who)
     say(f"deleted user {user_id}")
 
@@ -232,8 +232,7 @@ def forgive_user(
         await change.touch("user", who)
         found = await store.users.find(who)
         owed = (await store.users.set_sizes(found.user_id))["hnr"]
-        if owed and not yes:
-            typer.confirm(f"Clear all {owed} hit-and-runs of user {found.user_id}?", abort=True)
+        confirm(f"Clear all {owed} hit-and-runs of user {found.user_id}?", yes=yes or not owed)
         say(f"cleared {await store.users.forgive(found.user_id)} hit-and-runs of user {found.user_id}")
 
     change_store("user.forgive", work)

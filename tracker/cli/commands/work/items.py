@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tracker.cli.commands import EVERYTHING, PAGE, AsJson, LimitOrAll, Pages, Yes, audited, change_store, lists
+from tracker.cli.commands import EVERYTHING, PAGE, AsJson, LimitOrAll, Pages, Yes, audited, change_store, confirm, lists
 from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, commands
 from tracker.cli.terminal import Moment, Row, say, show
 from tracker.errors import ClientError, existing
@@ -140,10 +140,9 @@ async def purge_items(
     """Empty a queue, or the list of finished items. Claims are kept."""
     if older_than is not None and status != "done":
         raise typer.BadParameter("--older-than needs --status done")
-    if not yes:
-        which = "finished items" if status == "done" else f"items of the queue {queue}"
-        which += "" if older_than is None else f" of more than {older_than:g} hours ago"
-        typer.confirm(f"Remove the {which} of {project}?", abort=True)
+    which = "finished items" if status == "done" else f"items of the queue {queue}"
+    which += "" if older_than is None else f" of more than {older_than:g} hours ago"
+    confirm(f"Remove the {which} of {project}?", yes=yes)
     before = None if older_than is None else time.time() - older_than * 3600
     place: Place = queue if status == "todo" else "done"
     await change.touch("project", project)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import Pages, Yes, audited, lists
+from tracker.cli.commands import Pages, Yes, audited, confirm, lists
 from tracker.cli.commands.options import Given, options_of
 from tracker.cli.commands.work.group import Project, commands
 from tracker.cli.terminal import Row, say
@@ -88,7 +88,6 @@ async def delete_project(store: Store, change: Change, name: Project, yes: Yes =
     """Delete a project with its items, claims, log and leaderboards. Other projects are unchanged."""
     await change.touch("project", name)
     await store.work.projects.get(name)
-    if not yes:
-        typer.confirm(f"Delete the project {name} and everything in it?", abort=True)
+    confirm(f"Delete the project {name} and everything in it?", yes=yes)
     await store.work.projects.delete(name)
     say(f"deleted {name}")
