@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from loadtest.bench.loader import BenchError
 from loadtest.bench.population import Peer
@@ -43,7 +43,7 @@ async def _join(swarms: AllSwarms, updates: Sequence[PeerUpdate]) -> None:
     answers: list[Outcome] = []
     answered = asyncio.Event()
 
-    def settle(settled: list[tuple[None, Outcome]], batch: object) -> None:
+    def settle(settled: Iterable[tuple[None, Outcome]], batch: object) -> None:
         del batch
         answers.extend(answer for _, answer in settled)
         if len(answers) == len(updates):

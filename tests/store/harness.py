@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -81,7 +81,7 @@ class Store(RealStore):
         """The outcomes and the totals of announces that share one call."""
         done: asyncio.Future[tuple[list[Any], TrafficTotals]] = asyncio.get_running_loop().create_future()
 
-        def settle(settled: list[tuple[Any, Any]], batch: tuple[int, TrafficTotals] | None) -> None:
+        def settle(settled: Iterable[tuple[Any, Any]], batch: tuple[int, TrafficTotals] | None) -> None:
             assert batch is not None
             outcomes = [Admitted(*outcome) if type(outcome) is tuple else outcome for _, outcome in settled]
             done.set_result((outcomes, batch[1]))

@@ -1,6 +1,7 @@
 """Announces and scrapes over several shards."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ async def test_announces_of_all_shards_are_settled_with_the_totals_of_their_call
     settled: list[Any] = []
     done = asyncio.Event()
 
-    def settle(outcomes: list[tuple[Any, Any]], totals: Any) -> None:
+    def settle(outcomes: Iterable[tuple[Any, Any]], totals: Any) -> None:
         settled.extend(outcomes)
         assert totals is not None
         if len(settled) == 40:
@@ -49,7 +50,7 @@ async def test_announces_of_all_shards_are_settled_with_the_totals_of_their_call
     assert store.swarms.in_flight == 0
 
 
-def ignore(outcomes: list[tuple[Any, Any]], totals: Any) -> None:
+def ignore(outcomes: Iterable[tuple[Any, Any]], totals: Any) -> None:
     del outcomes, totals
 
 

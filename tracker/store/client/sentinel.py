@@ -148,10 +148,6 @@ class MasterPool(SentinelConnectionPool):
             self.on_move()
         return address
 
-    async def replies(self) -> list[SentinelReply]:
-        """The reply of each sentinel."""
-        return await self.sentinel_manager.ask(self.service_name, first_majority=False)
-
     async def aclose(self) -> None:
         await super().aclose()
         await self.sentinel_manager.aclose()

@@ -366,7 +366,10 @@ def _parse_other(kind: int, *parts: Any) -> Admission | Refused:
     if kind == 7:
         return UNREGISTERED
     if kind == 2:
-        return _with_unknown_passkey(parse(parts[0]))
+        outcome = parse(parts[0])
+        if isinstance(outcome, Refused):
+            return outcome._replace(unknown_passkey=True)
+        return AdmittedAnonymously(*outcome)
     if kind in (5, 8):
         return parse(parts[0])
     if kind in (4, 6):
@@ -392,12 +395,6 @@ def refused(code: bytes, reason: bytes) -> Refused:
         log.error("announce failed in the store", error=text)
         text = ""
     return Refused(code.decode(), text, code == b"unknown passkey")
-
-
-def _with_unknown_passkey(outcome: Admission | Refused) -> Admission | Refused:
-    if isinstance(outcome, Refused):
-        return outcome._replace(unknown_passkey=True)
-    return AdmittedAnonymously(*outcome)
 
 
 def parse_totals(numbers: bytes) -> TrafficTotals:

@@ -52,12 +52,9 @@ class PeerCounts(NamedTuple):
     def plus(self, other: "PeerCounts") -> "PeerCounts":
         return PeerCounts(*(a + b for a, b in zip(self, other, strict=True)))
 
-    def encode(self) -> str:
-        return " ".join(map(str, self))
-
     @classmethod
     def decode(cls, text: bytes) -> "PeerCounts":
-        """Raises ValueError for anything else than ``encode`` returns."""
+        """Raises ValueError for anything else than numbers of peers, separated by spaces."""
         counts = list(map(int, text.split()))
         if len(counts) != len(cls._fields) or not 0 <= min(counts) <= max(counts) <= _MAX:
             raise ValueError("these are no counts of peers")
@@ -265,7 +262,7 @@ class Reaping(Part):
     async def save_peer_counts(self, counts: PeerCounts, seconds: int) -> None:
         """Writes what a round of the sweep has counted, to be shown for ``seconds``."""
         with suppress(OutOfMemoryError):
-            await self._connection.command("SET", self._keys.peer_counts(), counts.encode(), "EX", seconds)
+            await self._connection.command("SET", self._keys.peer_counts(), " ".join(map(str, counts)), "EX", seconds)
 
     async def check_totals(self) -> int:
         """Compares the global sums with the rankings, and corrects them; returns how many were wrong."""
