@@ -12,7 +12,7 @@ from tracker.store.client.server_info import read_info
 from tracker.store.layout import ALIVE_SECONDS, heartbeats
 from tracker.store.schema.keys import KeySpec, main_prefix_of, pattern_of
 from tracker.store.schema.table import row_of
-from tracker.store.sharding.shards import Place, Shard
+from tracker.store.sharding.shards import Place, Shard, scan_together
 from tracker.store.store import Store
 
 PAGE, _MEMBERS = 2000, 500
@@ -123,10 +123,8 @@ class Parts:
 
     async def ranked(self, part: Shard, key: str) -> AsyncIterator[list[str]]:
         """The members of a sorted set, in pages."""
-        cursor = None
-        while cursor != b"0":
-            ((cursor, flat),) = await self.send([(part, ("ZSCAN", key, cursor or 0, "COUNT", _MEMBERS))])
-            yield [member.decode() for member in flat[::2]]
+        async for pages in scan_together(self.send, [(part, ("ZSCAN", key))], "COUNT", _MEMBERS):
+            yield [member.decode() for member in pages[0][::2]]
 
     async def delete(self) -> None:
         async for page in self.pages():
