@@ -1,5 +1,6 @@
 """Generated pages are up to date, and written pages name only files, keys and settings that exist."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -57,18 +58,19 @@ EXAMPLES: dict[str, object] = {
     "metric": "countries.France.users",
     "todo": "todo",
     "board": "downloader_count",
+    **dict.fromkeys(("of", "first", "second"), 7),
 }
-"""Example values for parameters that allow only certain words, by parameter name."""
+"""Example values for parameters that allow only certain words, or whose type does not tell, by parameter name."""
 
 
 def built_keys() -> dict[str, str]:
     """An example key of every method of keys.Keys, by method name."""
     builder = keys.Keys("t:")
     made: dict[str, str] = {}
-    for name, method in vars(keys.Keys).items():
-        if callable(method) and not name.startswith("_") and name not in NOT_KEYS:
-            kinds = {k: v for k, v in method.__annotations__.items() if k not in ("self", "return")}
-            key = getattr(builder, name)(*(_example(k, v) for k, v in kinds.items()))
+    for name, method in inspect.getmembers(builder, inspect.ismethod):
+        if not name.startswith("_") and name not in NOT_KEYS:
+            parameters = inspect.signature(method).parameters.values()
+            key = method(*(_example(each.name, each.annotation) for each in parameters))
             made[name] = key.decode() if isinstance(key, bytes) else key
     return made
 

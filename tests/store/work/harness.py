@@ -198,5 +198,5 @@ async def some_work(store: Store) -> None:
 
 async def trusted(store: Store, name: str, claimant: str) -> int | None:
     """How many claims at once a claimant may have, once that is known."""
-    found = await store.redis.hget(store.keys.work_trust(name), claimant)
+    found = await store.redis.hget(f"{store.keys.prefix}w:{name}:trust", claimant)
     return None if found is None else int(found)

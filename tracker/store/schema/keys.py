@@ -174,7 +174,6 @@ class Keys:
     work_tokens = _key_of("w:", ":out:tokens")
     work_claims = _key_of("w:", ":claims")
     work_checks = _key_of("w:", ":checks")
-    work_trust = _key_of("w:", ":trust")
     work_done = _key_of("w:", ":done")
     work_done_by = _key_of("w:", ":done:by")
     work_totals = _key_of("w:", ":totals")
