@@ -200,6 +200,7 @@ ONLY_IN_LUA = {
     "t:w:<p>:released",
     "t:w:<p>:lapsed:claims",
     "t:w:<p>:rate",
+    "t:w:<p>:trust",
     "t:sweeping",
 }
 """Keys that only scripts build and use."""
