@@ -63,8 +63,9 @@ async def test_pipelined_requests_are_all_answered_during_a_stop() -> None:
 @pytest.mark.parametrize("late", [False, True])
 async def test_connections_in_the_accept_queue_are_answered_during_a_stop(late: bool) -> None:
     """Also a connection that was not accepted when the stop began, or whose request arrives later."""
-    gc.collect()  # a collection of all tests' objects meanwhile takes longer than a stop waits for first requests
     async with contextlib.AsyncExitStack() as stack:
+        gc.disable()  # a collection of all tests' objects takes longer than a stop waits for first requests
+        stack.callback(gc.enable)
         async with serving(RecordingTracker()) as address:
             host, _, port = address.rpartition(":")
             # The loop has no time to accept any of them before the stop.
