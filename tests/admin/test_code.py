@@ -34,10 +34,13 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def called(path: Path) -> Iterator[str]:
-    """Names of called functions, with the name before the dot, if any."""
+    """Names of called functions; of methods and functions of modules with the dot, and with the name before it."""
     for node in nodes_of(path):
         if isinstance(node, ast.Call):
-            yield ast.unparse(node.func)
+            called = node.func
+            yield f".{called.attr}" if isinstance(called, ast.Attribute) else ast.unparse(called)
+            if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+                yield f"{called.value.id}.{called.attr}"
 
 
 def runs_input(path: Path) -> Iterator[str]:

@@ -14,6 +14,7 @@ import pytest
 from loadtest import trackers
 from loadtest.servers import Server
 from loadtest.trackers import RunningTracker
+from tests import commands
 from tests.e2e.conftest import StartTracker
 from tests.waiting import until
 
@@ -108,14 +109,14 @@ def use(tracker: RunningTracker, client: AdminClient, home: Path, settings: dict
     """Sends valid and invalid requests of all kinds, and returns the secrets involved."""
 
     def made(*words: str) -> dict[str, str]:
-        done = trackers.run(home, *words, "--json", **settings)
+        done = commands.run(home, *words, "--json", **settings)
         assert done.returncode == 0, done.stderr
         found: dict[str, str] = json.loads(done.stdout)
         return found
 
     passkey = made("user", "add", "--id", "1")["passkey"]
     token = made("token", "create", "site")["token"]
-    link = trackers.run(home, "sign-in-link", **settings).stdout.partition("/sign-in#")[2].split()[0]
+    link = commands.run(home, "sign-in-link", **settings).stdout.partition("/sign-in#")[2].split()[0]
     assert tracker.announce(passkey, key=CLIENT_KEY)[b"complete"] == 1
     for refused in (tracker.announce(UNKNOWN), tracker.announce(passkey, port="http%3A//x/" + passkey)):
         assert b"failure reason" in refused
