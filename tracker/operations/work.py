@@ -18,7 +18,8 @@ _SEEDING: dict[str, Any] = {"verify": "announce", "order": "weakest", "passkeys"
 
 
 async def create_project(store: Store, name: str, kind: Kind, settings: Mapping[str, Any]) -> Project:
-    """Creates a project of work distribution. Raises ProjectExists, and ClientError for an invalid setting."""
+    """Creates a project of work distribution. Raises Conflict if there is one of this name, and ClientError for an
+    invalid setting."""
     defaults = _SEEDING if kind == "seeding" else {}
     if settings.get("verify") == "address":
         defaults = {**defaults, "passkeys": False}

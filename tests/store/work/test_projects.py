@@ -13,14 +13,14 @@ from loadtest.servers import Server
 from tests.store.harness import START, Store, info_hash, running
 from tests.store.users.test_deletion import Dying
 from tests.store.work.harness import CLAIMANTS, add, check_sums, check_work, claimed, project, rank, register, some_work
-from tracker.errors import ClientError, StoreUnavailable
+from tracker.errors import ClientError, Conflict, StoreUnavailable
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shard
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.work.periods import week_of
 from tracker.store.work.projects import Projects
-from tracker.store.work.records import Claim, NewItem, Project, ProjectExists, UnknownProject
+from tracker.store.work.records import Claim, NewItem, Project, UnknownProject
 
 WEEK = week_of(START)
 
@@ -28,7 +28,7 @@ WEEK = week_of(START)
 async def test_a_project_is_stored_as_it_was_given(store: Store) -> None:
     given = Project("p-1_X", title='Ä "b"', domains=("a", "b"), per_minute=60, passkeys=True, order="weakest")
     assert await store.work.projects.create(given) == await store.work.projects.get("p-1_X") == given
-    with pytest.raises(ProjectExists):
+    with pytest.raises(Conflict):
         await store.work.projects.create(given)
     changed = await store.work.projects.edit("p-1_X", {"title": "", "domains": (), "passkeys": False})
     assert await store.work.projects.all() == [changed] == [replace(given, title="", domains=(), passkeys=False)]
@@ -173,7 +173,7 @@ async def test_a_project_that_is_being_deleted_is_gone(store: Store) -> None:
     for call in (work.claims.claim("proj", "alice"), work.claims.lapse("proj"), work.projects.trim("proj")):
         with pytest.raises(UnknownProject):
             await call
-    with pytest.raises(ProjectExists):
+    with pytest.raises(Conflict):
         await project(store)
     assert await work.projects.all() == []
     assert await work.projects.finish_deletions() == 1

@@ -79,31 +79,29 @@ def make_app(calls: Calls, public: Public, live: Live, guard: Middleware) -> web
         ]
     )
     for base in (PROJECT, *([""] if public.default else [])):
-        app.add_routes(_routes(base, calls, public, live))
+        app.add_routes(
+            [
+                web.post(f"{base}/request", calls.request),
+                web.post(f"{base}/done", calls.done),
+                web.post(f"{base}/done+request", calls.done_and_request),
+                web.post(f"{base}/release", calls.release),
+                web.post(f"{base}/extend", calls.extend),
+                web.post(f"{base}/upload", calls.upload),
+                web.post(f"{base}/uploaded", calls.uploaded),
+                web.get(f"{base}/mine", calls.mine),
+                web.get(f"{base}/stats.json", public.shared(public.figures.stats)),
+                web.get(f"{base}/figures.json", public.shared(public.of_page)),
+                web.get(f"{base}/charts.json", public.shared(public.charts)),
+                web.get(f"{base}/update-status.json", public.shared(public.figures.update_status)),
+                web.get(f"{base}/items/{{item:.+}}.json", public.item),
+                web.get(f"{base}/feed.rss", public.feed),
+                web.get(f"{base}/needed.json", public.shared(public.needed)),
+                web.get(f"{base}/live", live.handle, allow_head=False),
+                web.get(f"{base}/", public.page),
+            ]
+        )
     app.on_response_prepare.append(_add_headers)
     return app
-
-
-def _routes(base: str, calls: Calls, public: Public, live: Live) -> list[web.AbstractRouteDef]:
-    return [
-        web.post(f"{base}/request", calls.request),
-        web.post(f"{base}/done", calls.done),
-        web.post(f"{base}/done+request", calls.done_and_request),
-        web.post(f"{base}/release", calls.release),
-        web.post(f"{base}/extend", calls.extend),
-        web.post(f"{base}/upload", calls.upload),
-        web.post(f"{base}/uploaded", calls.uploaded),
-        web.get(f"{base}/mine", calls.mine),
-        web.get(f"{base}/stats.json", public.shared(public.figures.stats)),
-        web.get(f"{base}/figures.json", public.shared(public.of_page)),
-        web.get(f"{base}/charts.json", public.shared(public.charts)),
-        web.get(f"{base}/update-status.json", public.shared(public.figures.update_status)),
-        web.get(f"{base}/items/{{item:.+}}.json", public.item),
-        web.get(f"{base}/feed.rss", public.feed),
-        web.get(f"{base}/needed.json", public.shared(public.needed)),
-        web.get(f"{base}/live", live.handle, allow_head=False),
-        web.get(f"{base}/", public.page),
-    ]
 
 
 async def _nothing(_request: web.Request) -> web.Response:

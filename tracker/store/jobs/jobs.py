@@ -71,9 +71,6 @@ class Jobs(Part):
         self._count = count
         self._observe = observe
 
-    def _now(self) -> int:
-        return int(self._clock() * 1000)
-
     # Enqueue
 
     async def enqueue(self, queue: str, payload: Mapping[str, Any] | None = None, **options: Any) -> Enqueued:
@@ -105,7 +102,7 @@ class Jobs(Part):
         head = (queue, *self._priority(queue, priority), _milliseconds(run_after), _milliseconds(deadline), retries)
         enqueued: list[Enqueued] = []
         for some in in_parts(texts, MAX_BATCH):
-            argv: list[Argument] = [self._now(), self.limits.max_waiting, *head]
+            argv: list[Argument] = [self._now_ms(), self.limits.max_waiting, *head]
             for text in some:
                 argv += (fingerprint(queue, text), text)
             enqueued += self._enqueued(queue, await self._scripts.enqueue(argv))
@@ -133,7 +130,7 @@ class Jobs(Part):
         is full.
         """
         check_queue(queue)
-        argv: list[Argument] = [self._now(), self.limits.max_waiting, queue, *self._priority(queue)]
+        argv: list[Argument] = [self._now_ms(), self.limits.max_waiting, queue, *self._priority(queue)]
         argv += (int(start * 1000), int(seconds * 1000), self.limits.max_retries)
         text = canonical_json({})
         answer = await self._scripts.enqueue_slot([*argv, fingerprint(queue, text), text])
@@ -148,7 +145,7 @@ class Jobs(Part):
 
         The call also processes the ended leases, delays and deadlines of these queues, so no other job needs to.
         """
-        now = self._now()
+        now = self._now_ms()
         until = now + int(self.limits.lease_seconds * 1000)
         argv: list[Argument] = [now, until, self.limits.max_kept]
         for queue, (concurrency, max_jobs) in wants.items():
@@ -169,7 +166,7 @@ class Jobs(Part):
 
     async def extend(self, jobs: Sequence[Claimed]) -> list[float | None]:
         """Extends leases. Returns the new end (epoch s) of each lease; None if the lease was lost."""
-        until = self._now() + int(self.limits.lease_seconds * 1000)
+        until = self._now_ms() + int(self.limits.lease_seconds * 1000)
         argv: list[Argument] = [until]
         for job in jobs:
             argv += (job.queue, job.id, job.token)
@@ -178,7 +175,7 @@ class Jobs(Part):
     async def finish(self, results: Sequence[Result]) -> list[str]:
         """Stores the results of runs. Returns the new status of each job; empty if its lease was lost, which makes
         the result void."""
-        now = self._now()
+        now = self._now_ms()
         argv: list[Argument] = [now, self.limits.max_kept]
         for result in results:
             job, retry_at = result.job, now + int(result.delay * 1000)
@@ -198,7 +195,7 @@ class Jobs(Part):
 
     async def abandon(self, queue: str, seconds: float) -> int:
         """Fails the jobs that were due for ``seconds`` in a queue without a worker. Returns how many jobs changed."""
-        now = self._now()
+        now = self._now_ms()
         due_before = now - int(seconds * 1000)
         changes = await self._scripts.abandon([now, self.limits.max_kept, queue, due_before, MAX_BATCH])
         for status in changes:
@@ -264,7 +261,7 @@ class Jobs(Part):
 
         Raises NotFound if the job is unknown, Conflict if it has another status or the same job waits or runs already.
         """
-        answer = (await self._scripts.retry([self._now(), id])).decode()
+        answer = (await self._scripts.retry([self._now_ms(), id])).decode()
         if answer == "unknown":
             raise NotFound("unknown job")
         if answer.endswith(" already"):

@@ -58,6 +58,9 @@ class Part:
         self._keys = shard.keys
         self._clock = clock
 
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
 
 class Shards:
     """All shards of a store, by their numbers. ``main`` has what belongs to no torrent; a single shard has that too.

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Annotated
 
 from tracker.errors import ClientError
@@ -43,14 +43,12 @@ class Blocks(Part):
         return await self._change("unblocked", who, project)
 
     async def _change(self, what: str, who: str, project: str | None) -> bool:
-        at = int(self._clock() * 1000)
-        argv: list[Argument] = [project or "", what, check_blockable(who), at, LOG_ENTRIES]
+        argv: list[Argument] = [project or "", what, check_blockable(who), self._now_ms(), LOG_ENTRIES]
         return bool(known(await self._scripts.work_block(argv)))
 
     async def is_blocked(self, project: str, claimant: str, address: str) -> bool:
         """Whether the claimant, the address or its /64 is blocked, in ``project`` or everywhere."""
-        address = check_blockable(address)
-        who = [claimant, address, *([str(ip_network((address, 64), strict=False))] if ":" in address else [])]
+        who = (claimant, *sender_of(address))
         found = await self._connection.pipeline(
             ("SMISMEMBER", self._keys.work_blocked(project), *who),
             ("SMISMEMBER", self._keys.work_blocked_everywhere(), *who),
@@ -66,6 +64,19 @@ class Blocks(Part):
         """The newest events of a project first, older than the one with the id ``before``."""
         entries = await newest_entries(self._connection, self._keys.work_blocked_log(project), count, before)
         return [_event(entry) for entry in entries]
+
+
+def sender_of(address: str) -> tuple[str, str]:
+    """An address in its usual form, and the /64 of an IPv6 address: both can be blocked."""
+    if not address:
+        return "", ""
+    try:
+        parsed = ip_address(address)
+    except ValueError as error:
+        raise ClientError("not an IP address") from error
+    if isinstance(parsed, IPv4Address) or parsed.ipv4_mapped:
+        return str(getattr(parsed, "ipv4_mapped", parsed)), ""
+    return str(parsed), str(ip_network((parsed, 64), strict=False))
 
 
 def check_blockable(who: str) -> str:

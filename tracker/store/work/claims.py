@@ -7,14 +7,14 @@ within a few seconds.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Any
 
 from tracker.bittorrent import Endpoint
-from tracker.errors import ClientError, StoreUnavailable
+from tracker.errors import StoreUnavailable
 from tracker.store.client.clock import seconds_ahead
 from tracker.store.client.pipe import Argument
 from tracker.store.sharding.shards import Part, Shard
+from tracker.store.work.blocks import sender_of
 from tracker.store.work.items import page_of
 from tracker.store.work.records import (
     MAX_EXACT,
@@ -50,9 +50,6 @@ class Claims(Part):
         super().__init__(shard, clock)
         self._facts = facts
 
-    def _now(self) -> int:
-        return int(self._clock() * 1000)
-
     async def claim(
         self,
         project: str,
@@ -71,9 +68,9 @@ class Claims(Part):
         ``claimant`` is a user id in ``seeding``, else a name. First up to 20 claims end whose lease has ended. Raises
         UnknownProject, and ClientError for an impossible name.
         """
-        who = (check_claimant(claimant), *_sender(address))
+        who = (check_claimant(claimant), *sender_of(address))
         room = "" if free_bytes is None else str(max(0, free_bytes))
-        argv: list[Argument] = [project, self._now(), *who, kept_text(version), room]
+        argv: list[Argument] = [project, self._now_ms(), *who, kept_text(version), room]
         argv += (MAX_LOOKED_AT, MAX_LAPSED_BY_CLAIM, int(may_download), endpoint.hex())
         outcome, *rest = known(await self._scripts.work_claim(argv))
         if outcome == b"ask":
@@ -89,7 +86,7 @@ class Claims(Part):
         for _ in range(_MAX_QUESTIONS):
             packed = await self._facts.read([(item, who, endpoint.hex().encode(), b"") for item in rest])
             argv += (part for pair in zip(rest, packed, strict=True) for part in pair)
-            outcome, *rest = known(await self._scripts.work_claim([argv[0], self._now(), *argv[2:]]))
+            outcome, *rest = known(await self._scripts.work_claim([argv[0], self._now_ms(), *argv[2:]]))
             if outcome != b"ask":
                 break
         else:
@@ -121,7 +118,7 @@ class Claims(Part):
         """
         by_domain = check_bytes(reported or {})
         seconds, total = verified or (0, sum(by_domain.values()))
-        argv: list[Argument] = [project, self._now(), check_claimant(claimant), *_sender(address), item, token]
+        argv: list[Argument] = [project, self._now_ms(), check_claimant(claimant), *sender_of(address), item, token]
         argv += (*map(kept_text, (version, user_agent, id_text)), int(verified is not None), seconds, total)
         argv += (bytes_text(by_domain), domains_text(by_domain))
         return DoneResult(known(await self._scripts.work_done(argv)).decode())
@@ -140,7 +137,7 @@ class Claims(Part):
 
         Raises UnknownProject, and ClientError for an impossible name.
         """
-        argv: list[Argument] = [project, self._now(), 0, *_sender(address)]
+        argv: list[Argument] = [project, self._now_ms(), 0, *sender_of(address)]
         argv += (item, check_claimant(claimant), token)
         return int(known(await self._scripts.work_release(argv))) > 0
 
@@ -163,7 +160,7 @@ class Claims(Part):
             page = await self.page(
                 project, cursor=cursor, count=_PAGE, claimant=claimant, item=item, prefix=prefix, older_than=older_than
             )
-            argv: list[Argument] = [project, self._now(), 1, "", ""]
+            argv: list[Argument] = [project, self._now_ms(), 1, "", ""]
             for claim in page.entries:
                 argv += (claim.item, claim.claimant, claim.token)
             released += int(known(await self._scripts.work_release(argv)))
@@ -179,7 +176,7 @@ class Claims(Part):
         """
         if not token:
             return None
-        argv: list[Argument] = [project, self._now(), check_claimant(claimant), *_sender(address), item, token]
+        argv: list[Argument] = [project, self._now_ms(), check_claimant(claimant), *sender_of(address), item, token]
         ends = known(await self._scripts.work_extend(argv))
         return int(ends) / 1000 if ends.isdigit() else None
 
@@ -190,7 +187,7 @@ class Claims(Part):
         A claim whose record was overwritten ends like the others: its item goes to ``todo``, nothing is held against
         the claimant, and the log says so. Raises UnknownProject.
         """
-        ended, repaired = known(await self._scripts.work_lapse([project, self._now(), max_claims]))
+        ended, repaired = known(await self._scripts.work_lapse([project, self._now_ms(), max_claims]))
         if repaired:
             log.warning("claims had no valid record; their items are wanted again", project=project, claims=repaired)
         return int(ended)
@@ -260,19 +257,6 @@ def _refusal(reason: Refused, rest: Sequence[Any]) -> Refusal:
     if reason == "outdated":
         return Refusal(reason, min_version=rest[0].decode("utf-8", "replace"))
     return Refusal(reason)
-
-
-def _sender(address: str) -> tuple[str, str]:
-    """An address in its usual form, and the /64 of an IPv6 address: both can be blocked."""
-    if not address:
-        return "", ""
-    try:
-        parsed = ip_address(address)
-    except ValueError as error:
-        raise ClientError("not an IP address") from error
-    if isinstance(parsed, IPv4Address) or parsed.ipv4_mapped:
-        return str(getattr(parsed, "ipv4_mapped", parsed)), ""
-    return str(parsed), str(ip_network((parsed, 64), strict=False))
 
 
 def bytes_text(by_domain: Mapping[str, int]) -> str:

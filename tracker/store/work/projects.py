@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tracker.errors import ClientError
+from tracker.errors import ClientError, Conflict
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.record import Field, fields_of
 from tracker.store.sharding.shards import Part, Shard
@@ -16,7 +16,6 @@ from tracker.store.work.records import (
     MAX_DOMAINS,
     PROJECT_FIELDS,
     Project,
-    ProjectExists,
     UnknownProject,
     are_domains,
     are_targets,
@@ -111,10 +110,10 @@ class Projects(Part):
         self._kept_log = kept_log
 
     async def create(self, project: Project) -> Project:
-        """Raises ProjectExists, and ClientError for an invalid field."""
+        """Raises Conflict if there is one of this name, and ClientError for an invalid field."""
         row = project_row(check_project(project))
         if not await self._scripts.work_save([project.name, "create", *row]):
-            raise ProjectExists
+            raise Conflict("a project of this name exists")
         return project
 
     async def edit(self, name: str, changes: Mapping[str, Any]) -> Project:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
-from tracker.errors import ClientError, Conflict, NotFound
+from tracker.errors import ClientError, NotFound
 from tracker.store.schema.lenient_numbers import json_object, whole
 from tracker.store.schema.record import Field, fields_of
 
@@ -57,13 +57,6 @@ def known(answer: Any) -> Any:
     if answer is None:
         raise UnknownProject
     return answer
-
-
-class ProjectExists(Conflict):
-    """A project of that name exists, or is being deleted."""
-
-    def __init__(self) -> None:
-        super().__init__("a project of this name exists")
 
 
 LEASE_SECONDS: Mapping[Kind, int] = {"items": 7 * 86_400, "seeding": 6 * 3600}

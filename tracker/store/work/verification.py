@@ -69,7 +69,7 @@ class Verification(Part):
     async def note_probe(self, project: str, checked: Checked, result: ProbeResult) -> bool:
         """Notes what a connection to the claimant's seeder has shown. True if that ended the claim: it failed twice in
         a row."""
-        argv: list[Argument] = [project, int(self._clock() * 1000), checked.item, checked.claimant, result]
+        argv: list[Argument] = [project, self._now_ms(), checked.item, checked.claimant, result]
         return bool(known(await self._scripts.work_probe(argv)))
 
     async def complete(self, project: str, checked: Checked) -> DoneResult:
@@ -94,7 +94,7 @@ class Verification(Part):
 
     async def _verify(self, project: str, before: float, count: int, alone: str, probes: int | None) -> list[Checked]:
         rules = self._rules.current
-        argv: list[Argument] = [project, int(self._clock() * 1000), int(_LEASE_OF_MAX_GAP * rules.max_gap)]
+        argv: list[Argument] = [project, self._now_ms(), int(_LEASE_OF_MAX_GAP * rules.max_gap)]
         argv += (int(rules.accounts == "required"), count, int(before * 1000), alone)
         argv.append("" if probes is None else probes)
         rows = await self._scripts.work_verify(argv)
