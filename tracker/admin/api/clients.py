@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import LineText, Page, Paged, Period, page_of, scan_of
+from tracker.admin.api.models import LineText, Page, Paged, Period
 from tracker.errors import existing
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.access.client_lists import MAX_REASON_LENGTH
@@ -86,8 +86,7 @@ class SoftwareQuery(Paged):
 async def list_all(call: Call, query: Paged) -> ClientPage:
     """Applies only if TRACKER_CLIENTS__ALLOW_LIST is true."""
     after, page = await call.store.allow_list.page(query.cursor, query.limit)
-    items = [ClientRow(prefix=format_prefix(prefix), name=name) for prefix, name in page]
-    return ClientPage(**scan_of(after, items))
+    return ClientPage.scan(after, [ClientRow(prefix=format_prefix(prefix), name=name) for prefix, name in page])
 
 
 @endpoints.put("/clients/{prefix}", "Allow a client", "client.allow")
@@ -109,7 +108,7 @@ async def list_denied(call: Call, query: Paged) -> DeniedClientPage:
     """Applies only if TRACKER_CLIENTS__DENY_LIST is true. A client on both lists is refused."""
     after, page = await call.store.deny_list.page(query.cursor, query.limit)
     items = [DeniedClientRow(prefix=format_prefix(prefix), reason=reason) for prefix, reason in page]
-    return DeniedClientPage(**scan_of(after, items))
+    return DeniedClientPage.scan(after, items)
 
 
 @endpoints.put("/denied-clients/{prefix}", "Deny a client", "client.deny", conflict="The list is full.")
@@ -133,4 +132,4 @@ async def software(call: Call, kind: Literal["joins", "failures"], query: Softwa
     seen = call.store.client_software
     ranked = await seen.top(kind, query.period, query.limit, query.offset)
     items = [SoftwareRow(name=name, count=number) for name, number in ranked]
-    return SoftwarePage(**page_of(query, items, await seen.size(kind, query.period)))
+    return SoftwarePage.of(query, items, await seen.size(kind, query.period))

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import Hex, InfoHashText, Moment, Page, Paged, ReasonText, page_of
+from tracker.admin.api.models import Hex, InfoHashText, Moment, Page, Paged, ReasonText
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import existing
 from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent
@@ -39,7 +39,7 @@ async def list_all(call: Call, query: Paged) -> DenialPage:
     """Denials that a site writes into Redis apply immediately and are listed a little later."""
     torrents = call.store.torrents
     items = [ListedDenial.from_record(each) for each in await torrents.denials(query.offset, query.limit)]
-    return DenialPage(**page_of(query, items, await torrents.denial_count()))
+    return DenialPage.of(query, items, await torrents.denial_count())
 
 
 @endpoints.put("/denials/{info_hash}", "Deny a torrent", "denial.add", missing="Not found.")

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Reply
 from tracker.admin.api.jobs import JobEnqueued
-from tracker.admin.api.models import Hex, InfoHashText, Items, Moment, Page, Paged, page_of
+from tracker.admin.api.models import Hex, InfoHashText, Items, Moment, Page, Paged
 from tracker.admin.api.torrents import TorrentRow, known, rows
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import existing
@@ -96,8 +96,7 @@ async def hashes(call: Call, query: AnnouncedQuery) -> AnnouncedTorrents:
     """Nodes save them every 30 seconds. With `TRACKER_DHT__TORRENTS=any` they need not be registered."""
     near = None if query.near is None else parse_info_hash(query.near)
     total, announced = await call.store.dht_nodes.hashes(near, query.offset, query.limit)
-    items = [AnnouncedTorrent.from_record(each) for each in announced]
-    return AnnouncedTorrents(**page_of(query, items, total))
+    return AnnouncedTorrents.of(query, [AnnouncedTorrent.from_record(each) for each in announced], total)
 
 
 @endpoints.get("/dht/lookups", "List torrents that were looked up in the DHT")
@@ -107,7 +106,7 @@ async def lookups(call: Call, query: Paged) -> LookedUpTorrents:
     last = await torrents.last_lookups(query.offset, query.limit)
     total = await torrents.looked_up_count()
     items = rows(await call.store.torrents.by_ids([torrent_id for torrent_id, _ in last]))
-    return LookedUpTorrents(**page_of(query, items, total))
+    return LookedUpTorrents.of(query, items, total)
 
 
 @endpoints.post(

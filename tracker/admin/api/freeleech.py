@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import End, InfoHashText, Moment, Page, Paged, UserIdText, page_of
+from tracker.admin.api.models import End, InfoHashText, Moment, Page, Paged, UserIdText
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import existing
 from tracker.operations.torrents import counting_torrent
@@ -38,7 +38,7 @@ async def list_all(call: Call, user_id: UserIdText, query: Paged) -> FreeleechPa
     existing(await call.store.users.passkey_of(user_id), "user")
     rows = await freeleech_tokens(call.store, user_id, query.offset, query.limit)
     total = await call.store.freeleech.count(user_id)
-    return FreeleechPage(**page_of(query, [FreeleechToken(**row) for row in rows], total))
+    return FreeleechPage.of(query, [FreeleechToken(**row) for row in rows], total)
 
 
 @endpoints.put("/users/{user_id}/freeleech/{info_hash}", "Give a freeleech token", "freeleech.give")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Count, Items, Page, Paged, Whole, changes_of, page_of, reply_of
+from tracker.admin.api.models import Count, Items, Page, Paged, Whole, changes_of, reply_of
 from tracker.errors import existing
 from tracker.operations import service
 from tracker.store.jobs.records import Job, QueueLimits
@@ -106,7 +106,7 @@ async def list_all(call: Call, queue: QueueText, query: JobQuery) -> JobPage:
     await _check(call, queue)
     jobs = call.store.jobs
     rows = [_row(job) for job in await jobs.page(queue, query.status, query.offset, query.limit)]
-    return JobPage(**page_of(query, rows, (await jobs.sizes(queue))[query.status]))
+    return JobPage.of(query, rows, (await jobs.sizes(queue))[query.status])
 
 
 @endpoints.delete("/queues/{queue}/jobs", "Delete jobs of a queue", "jobs.purge")

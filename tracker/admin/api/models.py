@@ -1,7 +1,7 @@
 """Types that several endpoints share: kinds of text, pages of lists, months."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, Generic, NamedTuple, Self, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model
 
@@ -220,17 +220,17 @@ class Page(Items[T], Generic[T]):
     total: int | None = Field(description="Total number of items; null where counting is too expensive.")
     next_cursor: str | None = Field(description="`cursor` of the next page; null on the last.")
 
+    @classmethod
+    def of(cls, query: Paged, items: list[T], total: int | None, **others: Any) -> Self:
+        """A page of an ordered list. Without a total, a full page may be followed by an empty one."""
+        after = query.offset + query.limit
+        more = len(items) >= query.limit if total is None else after < total
+        return cls.scan(after if more and after <= MAX_INTEGER else 0, items, total, **others)
 
-def page_of(query: Paged, items: list[Any], total: int | None) -> dict[str, Any]:
-    """The fields of a Page of an ordered list. Without a total, a full page may be followed by an empty one."""
-    after = query.offset + query.limit
-    more = len(items) >= query.limit if total is None else after < total
-    return scan_of(after if more and after <= MAX_INTEGER else 0, items, total)
-
-
-def scan_of(after: int, items: list[Any], total: int | None = None) -> dict[str, Any]:
-    """The fields of a Page of an unordered list."""
-    return {"items": items, "total": total, "next_cursor": str(after) if after else None}
+    @classmethod
+    def scan(cls, after: int, items: list[T], total: int | None = None, **others: Any) -> Self:
+        """A page of an unordered list."""
+        return cls(items=items, total=total, next_cursor=str(after) if after else None, **others)
 
 
 class Part(NamedTuple):

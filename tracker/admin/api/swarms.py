@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Download, Endpoints, Reply
-from tracker.admin.api.models import InfoHashText, Items, Moment, Page, Paged, copy_of, page_of, scan_of
+from tracker.admin.api.models import InfoHashText, Items, Moment, Page, Paged, copy_of
 from tracker.admin.api.torrents import TorrentRow, fields_of, known
 from tracker.errors import existing
 from tracker.operations.peers import PeerView, peer_views
@@ -107,7 +107,7 @@ async def peers(call: Call, info_hash: InfoHashText, query: Paged) -> PeerPage:
     after, page = await call.store.torrents.peers(torrent, query.cursor, query.limit)
     views = await peer_views(call.store, page, call.context.places)
     items = [PeerRow.model_validate(asdict(view)) for view in views]
-    return PeerPage(**scan_of(after, items, torrent.seeders + torrent.leechers))
+    return PeerPage.scan(after, items, torrent.seeders + torrent.leechers)
 
 
 @endpoints.get("/torrents/{info_hash}/history", "Show the history of a torrent")
@@ -128,4 +128,4 @@ async def uniques(call: Call, info_hash: InfoHashText, query: Paged) -> TorrentP
         if scope in SCOPES
     ]
     users = await _users(call, torrent.info_hash.hex())
-    return TorrentPlaces(**page_of(query, items, None), users=users)
+    return TorrentPlaces.of(query, items, None, users=users)

@@ -27,7 +27,6 @@ from tracker.admin.api.models import (
     V1HalfText,
     changes_of,
     copy_of,
-    page_of,
     reply_of,
 )
 from tracker.admin.api.selections import TorrentQuery
@@ -330,7 +329,7 @@ class ScoringLag(Reply):
 @score_endpoints.get("/scores", "List the ranking")
 async def ranking(call: Call, query: Paged) -> Ranking:
     found = await call.store.torrents.top("score", query.limit, query.offset)
-    return Ranking(**page_of(query, rows(found), await call.store.scores.count()))
+    return Ranking.of(query, rows(found), await call.store.scores.count())
 
 
 @score_endpoints.get("/scores/lag", "Show the scoring backlog")

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Page, Paged, Period, page_of
+from tracker.admin.api.models import Page, Paged, Period
 from tracker.store.schema.keys import SCOPES, Board
 
 endpoints = Endpoints("uniques", "Unique users by country, city, postcode and torrent, all-time and by month.")
@@ -68,7 +68,7 @@ async def top(call: Call, scope: Board, query: UniquesQuery) -> UniquesPage:
     found = await call.store.unique_users.top(scope, query.period, query.limit, query.offset)
     items = [UniquesRow(name=name, users=users) for name, users in found]
     exceed = await call.store.unique_users.may_exceed(query.period)
-    return UniquesPage(**page_of(query, items, None), may_exceed=exceed)
+    return UniquesPage.of(query, items, None, may_exceed=exceed)
 
 
 @endpoints.get("/uniques/metrics/{metric}", "Show unique users of a metric")

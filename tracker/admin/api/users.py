@@ -21,9 +21,7 @@ from tracker.admin.api.models import (
     UserIdText,
     UserIdValue,
     changes_of,
-    page_of,
     reply_of,
-    scan_of,
 )
 from tracker.admin.api.selections import UserQuery
 from tracker.admin.pages.announce_urls import announce_urls
@@ -260,7 +258,7 @@ async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Pa
     users = call.store.users
     after, ids = await users.torrents_page(user_id, set_name, query.cursor, query.limit)
     items = [UserTorrent(**shown(each)) for each in await shares(call.store, user_id, ids)]
-    return UserTorrentPage(**scan_of(after, items, (await users.set_sizes(user_id))[set_name]))
+    return UserTorrentPage.scan(after, items, (await users.set_sizes(user_id))[set_name])
 
 
 @endpoints.get("/users/{user_id}/unregistered", "List a user's unregistered torrents")
@@ -325,7 +323,7 @@ async def hit_and_runs(call: Call, query: Paged) -> HitAndRunsPage:
     users = call.store.users
     found = await users.hit_and_runs(query.offset, query.limit)
     items = [HitAndRuns(user_id=user_id, torrents=number) for user_id, number in found]
-    return HitAndRunsPage(**page_of(query, items, await users.hit_and_run_count()))
+    return HitAndRunsPage.of(query, items, await users.hit_and_run_count())
 
 
 @endpoints.get("/hit-and-runs/pending", "List pending hit-and-runs")
@@ -333,7 +331,7 @@ async def pending_hit_and_runs(call: Call, query: Paged) -> PendingHitAndRunsPag
     """Torrents whose users may still come back: see `TRACKER_USERS__HNR_GRACE_SECONDS`."""
     found = await user_operations.pending_hit_and_runs(call.store, query.offset, query.limit)
     total = await call.store.hit_and_runs.pending_count()
-    return PendingHitAndRunsPage(**page_of(query, [PendingHitAndRun(**each) for each in found], total))
+    return PendingHitAndRunsPage.of(query, [PendingHitAndRun(**each) for each in found], total)
 
 
 @changes_of(Additions)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Limit, Moment, NewestFirst, OptionalMoment, Page, Paged, copy_of, page_of
+from tracker.admin.api.models import Limit, Moment, NewestFirst, OptionalMoment, Page, Paged, copy_of
 from tracker.admin.api.work import Address, EntryId, ProjectText
 from tracker.store.work.log import FinishedClaim, finished_claim
 from tracker.store.work.statistics import Rank
@@ -68,5 +68,4 @@ async def leaderboard(call: Call, project: ProjectText, query: RankQuery) -> Ran
     work = call.store.work
     await work.projects.get(project)
     found, total = await work.leaderboard.table(project, query.by, span, query.limit, query.offset)
-    rows = [RankRow.from_record(each) for each in found]
-    return RankPage(**page_of(query, rows, total))
+    return RankPage.of(query, [RankRow.from_record(each) for each in found], total)

@@ -1,6 +1,7 @@
 """Converts telemetry into the metric families of prometheus-client."""
 
 import platform
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -12,7 +13,7 @@ from prometheus_client.registry import Collector
 from tracker import __version__
 from tracker.admin.context import AdminContext
 from tracker.admin.metrics.store_readings import StoreReadings
-from tracker.admin.metrics.table import COUNTED, GAUGES, HISTOGRAMS, METRICS, Source
+from tracker.admin.metrics.table import COUNTED, GAUGES, HISTOGRAMS, METRICS, WITH_LABELS, Source
 from tracker.admin.metrics.table import Metric as TableMetric
 from tracker.runtime.telemetry import BOUNDS, Histogram, Snapshot
 from tracker.store.jobs.records import STATUSES
@@ -87,36 +88,13 @@ def _counted(snapshot: Snapshot) -> dict[Source, float]:
 
 
 def _source(name: str) -> Source | None:
-    """The metric of a counter whose name contains a label; None if unknown."""
-    kind, _, rest = name.partition(".")
-    if kind == "failures":
-        return "tracker_failures_total", (rest[:MAX_LABEL_LENGTH],)
-    if kind == "jobs":
-        queue, _, status = rest.partition(".")
-        return ("tracker_job_changes_total", (queue, status)) if status in STATUSES else None
-    if kind == "site_call":
-        call, _, outcome = rest.partition(".")
-        return "tracker_site_calls_total", (call, outcome)
-    if kind == "dht":
-        return _dht_source(rest)
-    return None
-
-
-def _dht_source(name: str) -> Source | None:
-    """The queries, outcomes and reasons are fixed texts of tracker/dht/."""
-    kind, _, rest = name.partition(".")
-    label, _, outcome = rest.partition(".")
-    match kind:
-        case "in" | "out":
-            return f"tracker_dht_queries_{kind}_total", (label, outcome)
-        case "dropped":
-            return "tracker_dht_dropped_total", (rest,)
-        case "packets" | "bytes":
-            return f"tracker_dht_{kind}_total", (rest,)
-        case "lookups":
-            return "tracker_dht_lookups_total", (rest,)
-        case "nodes" | "hashes":
-            return f"tracker_dht_ktable_{kind}_{rest}_total", ()
+    """The metric of a counter whose name contains labels; None if unknown. Those of the DHT are fixed texts."""
+    if name.startswith(("dht.nodes.", "dht.hashes.")):
+        return f"tracker_dht_ktable_{name[4:].replace('.', '_')}_total", ()
+    for pattern, metric in WITH_LABELS.items():
+        if found := re.fullmatch(pattern, name, re.DOTALL):
+            labels = tuple(label[:MAX_LABEL_LENGTH] for label in found.groups())
+            return (metric, labels) if metric != "tracker_job_changes_total" or labels[1] in STATUSES else None
     return None
 
 

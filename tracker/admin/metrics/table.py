@@ -27,7 +27,7 @@ class Metric(NamedTuple):
 
 
 # Each row has the kind, the name, labels, after = what it shows of the telemetry, and the help text. ``x.{a,b}`` stands
-# for ``x.a`` and ``x.b``, by the values of the labels.
+# for ``x.a`` and ``x.b``, by the values of the labels; ``x.*`` for any value.
 _TRACKER = """\
 info tracker_build_info{version, python, store}: Versions of the tracker, Python and the store server
 gauge tracker_start_time_seconds: Start time of this tracker, in epoch seconds
@@ -58,15 +58,15 @@ gauge tracker_dht_ktable_hashes_count = dht_hashes: Info hashes announced by DHT
 counter tracker_dht_ktable_hashes_added_total: Announced info hashes added
 counter tracker_dht_ktable_hashes_dropped_total: Announced info hashes removed
 gauge tracker_dht_peers = dht_peers: Peers announced by DHT nodes
-counter tracker_dht_queries_in_total{query, outcome}: Queries of DHT nodes
-counter tracker_dht_queries_out_total{query, outcome}: Queries to DHT nodes
+counter tracker_dht_queries_in_total{query, outcome} = dht.in.*.*: Queries of DHT nodes
+counter tracker_dht_queries_out_total{query, outcome} = dht.out.*.*: Queries to DHT nodes
 histogram tracker_dht_query_seconds{query}: Time until DHT nodes answered
-counter tracker_dht_dropped_total{reason}: Datagrams of the DHT without an answer
-counter tracker_dht_packets_total{direction}: Packets of the DHT node
-counter tracker_dht_bytes_total{direction}: Bytes of the DHT node
-counter tracker_dht_lookups_total{outcome}: Lookups of thin torrents in the DHT
+counter tracker_dht_dropped_total{reason} = dht.dropped.*: Datagrams of the DHT without an answer
+counter tracker_dht_packets_total{direction} = dht.packets.*: Packets of the DHT node
+counter tracker_dht_bytes_total{direction} = dht.bytes.*: Bytes of the DHT node
+counter tracker_dht_lookups_total{outcome} = dht.lookups.*: Lookups of thin torrents in the DHT
 counter tracker_dht_given_peers_total = dht_given: Peers found in the DHT that announces got
-counter tracker_failures_total{reason}: Refused requests, by reason (troubleshooting.md)
+counter tracker_failures_total{reason} = failures.*: Refused requests, by reason (troubleshooting.md)
 counter tracker_limited_total{limit, action} = limited.{peer,torrent,joins,address}.{softened,refused,dropped}:
     Rate-limited requests, by limit and action
 counter tracker_joins_total{family} = joins.{v4,v6}: Peers that joined a swarm, by address family
@@ -108,7 +108,7 @@ counter tracker_software_dropped_total = software_dropped: Joins and refusals mi
 counter tracker_geoip_misses_total: GeoIP lookups of unknown addresses
 gauge tracker_geoip_usable: 1 if the configured GeoIP database is in use, else 0
 gauge tracker_geoip_build_timestamp_seconds: Build time of the GeoIP database, in epoch seconds
-counter tracker_job_changes_total{queue, status}: Job status changes, by queue and new status
+counter tracker_job_changes_total{queue, status} = jobs.*.*: Job status changes, by queue and new status
 counter tracker_figures_total{receiver, outcome} = {stathat,statsd}.{sent,dropped}: Samples for StatHat or StatsD: sent,
     or dropped because the receiver refused them
 counter tracker_figure_requests_failed_total{receiver} = {stathat,statsd}.failed: Failed requests to StatHat or StatsD
@@ -117,8 +117,8 @@ counter tracker_webhook_deliveries_total{outcome} = webhooks.{delivered,failed}:
 counter tracker_webhook_changes_total = webhooks.changes: Changes delivered to webhooks
 gauge tracker_webhook_lag_seconds = webhook_lag_seconds: Age of the oldest change that this tracker still has to
     deliver; 0 if there is none
-counter tracker_site_calls_total{call, outcome}: Calls of a site's own code: done, refused, or failed because of the
-    tracker or its store
+counter tracker_site_calls_total{call, outcome} = site_call.*.*: Calls of a site's own code: done, refused, or failed
+    because of the tracker or its store
 counter tracker_site_rows_total{outcome} = site_sync.{written,repaired,refused}: Rows of the site's own tables: written,
     repaired by the daily comparison, or refused because they do not fit
 counter tracker_site_errors_total = site_sync.errors: Rounds of the site sync that failed; the next one repeats them
@@ -186,7 +186,7 @@ def _sources(kind: Kind) -> dict[str, Source]:
     """By name in the telemetry: braces hold the values of labels."""
     found: dict[str, Source] = {}
     for metric in METRICS:
-        if metric.source and metric.kind == kind:
+        if metric.source and metric.kind == kind and "*" not in metric.source:
             pattern = re.sub("{.*?}", "{}", metric.source)
             values = (each.split(",") for each in re.findall("{(.*?)}", metric.source))
             found |= {pattern.format(*labels): (metric.name, labels) for labels in product(*values)}
@@ -209,6 +209,10 @@ COUNTED: dict[str, Source] = {
 }
 """Exposed as 0 from the start, so that the first event shows as an increase."""
 
+WITH_LABELS = {
+    metric.source.replace(".", r"\.").replace("*", "(.*?)"): metric.name for metric in METRICS if "*" in metric.source
+}
+"""Patterns of names that have any labels -> metric."""
 HISTOGRAMS: dict[str, Source] = {
     **_sources("histogram"),
     **{f"dht_query_seconds.{query}": ("tracker_dht_query_seconds", (query,)) for query in DHT_QUERIES},
