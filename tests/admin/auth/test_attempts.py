@@ -32,6 +32,7 @@ def test_an_ipv6_slash_64_counts_as_one_address() -> None:
     assert attempts.failed("2001:db8:1:2::1") == 0.0
     assert attempts.failed("2001:db8:1:2:ffff::9") == 10.0
     assert attempts.failed("2001:db8:1:3::1") == 0.0
+    assert attempts.failed("::ffff:192.0.2.1") == attempts.failed("::ffff:192.0.2.2") == 0.0
     assert attempts.failed("") == 0.0
     assert attempts.failed("") == 10.0
 
