@@ -99,6 +99,11 @@ class Identity:
 IDENTITY = web.RequestKey("identity", Identity)
 
 
+def remote_address(request: web.Request) -> Address:
+    """That of the connection; empty for a unix socket."""
+    return pack_address((request.remote or "").partition("%")[0]) or Address(b"")
+
+
 class Access:
     """Authenticates requests and checks their permissions."""
 
@@ -128,10 +133,9 @@ class Access:
 
     def address_of(self, request: web.Request) -> Address:
         """The client's address, behind trusted proxies too; empty if it is unknown."""
-        connection = pack_address((request.remote or "").partition("%")[0]) or Address(b"")
         headers = request.headers
         forwarded_for, forwarded = headers.getall("X-Forwarded-For", []), headers.getall("Forwarded", [])
-        return client_address(connection, forwarded_for, forwarded, self._proxies)
+        return client_address(remote_address(request), forwarded_for, forwarded, self._proxies)
 
     def note_failure(self, request: web.Request) -> float:
         """Counts a failed authentication. Returns 0.0, or the seconds to wait if there were too many."""

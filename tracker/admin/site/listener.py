@@ -14,7 +14,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from tracker.admin.api.reading import first_error
 from tracker.admin.auth.attempts import Attempts
-from tracker.admin.auth.auth import too_many
+from tracker.admin.auth.auth import remote_address, too_many
 from tracker.admin.context import AdminContext
 from tracker.admin.http.connections import (
     Connection,
@@ -29,7 +29,7 @@ from tracker.admin.site import ocelot
 from tracker.admin.site.changes import SiteCall
 from tracker.admin.site.rates import Rates
 from tracker.admin.site.unit3d import CALLS, Unit3dCall
-from tracker.bittorrent import HASH_LENGTH, Address
+from tracker.bittorrent import HASH_LENGTH
 from tracker.errors import ClientError
 from tracker.operations.audit import Caller, Change
 from tracker.settings.model import Settings
@@ -37,7 +37,7 @@ from tracker.system.aiohttp_connection import MAX_HEADER_BYTES, MAX_LINE_BYTES
 from tracker.system.event_loop import running
 from tracker.system.listeners import open_listeners
 from tracker.system.logger import Logger
-from tracker.wire.endpoint import format_address, pack_address
+from tracker.wire.endpoint import format_address
 from tracker.wire.proxy import TrustedNetworks
 
 MAX_BODY_BYTES = 65_536
@@ -121,7 +121,7 @@ class Site:
 
     def admit(self, request: web.Request, key: SecretStr | None) -> None:
         """Raises Problem. A connection to a unix socket has no address."""
-        address = _address_of(request)
+        address = remote_address(request)
         if address and address not in self._allowed:
             if not self._attempts.failed(request.remote or ""):
                 log.warning("site call refused", address=format_address(address), why="TRACKER_SITE__ALLOWED")
@@ -143,7 +143,7 @@ class Site:
     ) -> R:
         """Runs a call with these fields. What it has changed is in the audit log under ``operation``, also if it fails
         then. Raises Problem."""
-        address = format_address(_address_of(request)) if _address_of(request) else ""
+        address = format_address(found) if (found := remote_address(request)) else ""
         change = Change(self.context.store, Caller(self.settings.name, "operate", "site", "", address), operation)
         done = False
         try:
@@ -155,10 +155,6 @@ class Site:
             if operation:
                 await change.record(failed=not done)
         return reply
-
-
-def _address_of(request: web.Request) -> Address:
-    return pack_address((request.remote or "").partition("%")[0]) or Address(b"")
 
 
 def _refused(
@@ -227,22 +223,18 @@ def _unit3d(site: Site, calls: Sequence[Unit3dCall]) -> list[web.RouteDef]:
 
         async def handle(request: web.Request) -> web.Response:
             with site.counting(name):
-                return await answer(request)
-
-        async def answer(request: web.Request) -> web.Response:
-            site.admit(request, site.settings.key)
-            fields: dict[str, object] = {key: request.match_info[key] for key in ("id",) if key in request.match_info}
-            arguments: list[object] = [int(str(value)) for value in fields.values()]
-            if (model := call.body) is not None:
-                data = await request.read()
-                fields = _fields_of(data)
-                arguments.append(_checked(request, fields, lambda: model.model_validate_json(data)))
-            reply = await site.run(request, call.operation, fields, lambda this: call.handler(this, *arguments))
-            return (
-                web.Response()
-                if reply is None
-                else web.Response(body=orjson.dumps(reply), content_type="application/json")
-            )
+                site.admit(request, site.settings.key)
+                fields: dict[str, object] = dict(request.match_info)
+                del fields["key"]
+                arguments: list[object] = [int(str(value)) for value in fields.values()]
+                if (model := call.body) is not None:
+                    data = await request.read()
+                    fields = _fields_of(data)
+                    arguments.append(_checked(request, fields, lambda: model.model_validate_json(data)))
+                reply = await site.run(request, call.operation, fields, lambda this: call.handler(this, *arguments))
+            if reply is None:
+                return web.Response()
+            return web.Response(body=orjson.dumps(reply), content_type="application/json")
 
         return web.route(call.method, UNIT3D + call.path, handle)
 

@@ -21,7 +21,6 @@ from tracker.bittorrent import HASH_LENGTH, InfoHash
 from tracker.errors import ClientError, existing
 from tracker.operations.torrents import allow_torrent, change_torrent_rule, deny_torrent
 from tracker.settings.reload import with_values
-from tracker.store.schema.multipliers import RuleChange
 from tracker.store.swarms.reaping import NO_PEERS, read_peer_counts
 from tracker.store.torrents.torrents import MAX_OWN_ID
 from tracker.store.users.fields import checked_passkey
@@ -140,13 +139,9 @@ class Interval(Query):
 
 async def add_torrent(call: SiteCall, query: NewTorrent) -> None:
     is_new = not await call.store.torrents.registered([query.info_hash])
-    await save_torrent(call, query.id, query.info_hash, {"enabled": "1"}, _rule(call, query.freetorrent))
+    await save_torrent(call, query.id, query.info_hash, {"enabled": "1"}, call.rule("", *FACTORS[query.freetorrent]))
     if is_new:
         await allow_torrent(call.store, query.info_hash)  # it was deleted before
-
-
-def _rule(call: SiteCall, kind: int) -> RuleChange:
-    return call.rule("", *FACTORS[kind])
 
 
 async def update_torrent(call: SiteCall, query: ChangedTorrent) -> None:
@@ -161,7 +156,7 @@ async def update_torrents(call: SiteCall, query: ChangedTorrents) -> None:
 
 async def _update(call: SiteCall, info_hash: InfoHash, kind: int) -> None:
     await known_torrent(call, info_hash)
-    await change_torrent_rule(call.store, info_hash, _rule(call, kind))
+    await change_torrent_rule(call.store, info_hash, call.rule("", *FACTORS[kind]))
 
 
 async def remove_torrent(call: SiteCall, query: DeletedTorrent) -> None:
