@@ -9,7 +9,7 @@ from aiohttp import web
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import Form, cursor_number, page_number, read_form
 from tracker.admin.pages.paging import turned
-from tracker.admin.pages.rendering import Pages, done, get, post, render
+from tracker.admin.pages.rendering import Pages, done, get, post
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.access.client_lists import AllowList, DenyList
@@ -25,8 +25,8 @@ class ClientPages(Pages):
     def _lists(self) -> Mapping[str, AllowList | DenyList]:
         return {"allowed": self._store.allow_list, "denied": self._store.deny_list}
 
-    @get("/clients/program")
-    async def program(self, request: web.Request) -> web.Response:
+    @get("/clients/program", "program.html")
+    async def program(self, request: web.Request) -> dict[str, Any]:
         """The versions of a program, and its refusals. The query has ``name`` and ``period``."""
         name, period = request.query.get("name", ""), self._period(request.query.get("period", ""))
         top = self._store.client_software.top
@@ -36,7 +36,7 @@ class ClientPages(Pages):
         ]
         if not versions and not refused:
             raise Problem(404, detail="no such program in this period")
-        variables = {
+        return {
             "name": name,
             "period": period,
             "all_time": ALL_TIME,
@@ -44,15 +44,14 @@ class ClientPages(Pages):
             "joined": sum(count for _, count in versions),
             "refused": [(*parted(member), count) for member, count in refused],
         }
-        return render(request, "program.html", variables)
 
-    @get("/clients")
-    async def show(self, request: web.Request, error: str = "") -> web.Response:
+    @get("/clients", "clients.html")
+    async def show(self, request: web.Request) -> dict[str, Any]:
         """The query has ``period`` (all or YYYY-MM), and ``page`` and ``refused``, pages of the two leaderboards."""
         period = self._period(request.query.get("period", ""))
         joins, refused = (page_number(request.query.get(which, "")) for which in ("page", "refused"))
         clients, form = self._context.settings.clients, await read_form(request)
-        variables = {
+        return {
             "period": period,
             "months": self._months(),
             "all_time": ALL_TIME,
@@ -60,10 +59,9 @@ class ClientPages(Pages):
             "failures": await self._board("failures", period, page=joins, refused=refused),
             "enabled": {"allowed": clients.allow_list, "denied": clients.deny_list},
             "lists": {which: await self._listed(request, which) for which in self._lists},
-            "refused_list": _list_of(request) if error else "",
+            "refused_list": _list_of(request) if request.method == "POST" else "",
             "given": {name: form.text(name) for name in ("prefix", "text")},
         }
-        return render(request, "clients.html", variables, error=error)
 
     async def _listed(self, request: web.Request, which: str) -> dict[str, Any]:
         """A page of a list, and the address of the next."""

@@ -9,7 +9,7 @@ import orjson
 from aiohttp import web
 
 from tracker.admin.pages.history import chart_data, shown_of
-from tracker.admin.pages.rendering import Pages, get, render
+from tracker.admin.pages.rendering import Pages, get
 from tracker.errors import existing
 from tracker.operations import history
 from tracker.operations.history import RANGES, Chart, Line
@@ -19,15 +19,15 @@ from tracker.store.stats.refusal_samples import MAX_KEPT
 
 
 class FailurePages(Pages):
-    @get("/failures")
-    async def show(self, request: web.Request) -> web.Response:
+    @get("/failures", "failure.html")
+    async def show(self, request: web.Request) -> dict[str, Any]:
         """The query has ``reason``, and ``range`` as on the pages of the past."""
         store, reason = self._store, request.query.get("reason", "")
         total = existing((await store.counters.failures()).get(reason), "reason")
         samples = await store.refusal_samples.last(reason)
         torrents = await store.torrents.get_all(list(dict.fromkeys(sample.info_hash for sample in samples)))
         ranged = shown_of(request, self._clock())
-        variables: dict[str, Any] = {
+        return {
             "reason": reason,
             "explained": [_for_page(each) for each in explained(reason)],
             "closed": CLOSED.get(Label(reason)),
@@ -41,7 +41,6 @@ class FailurePages(Pages):
             "max_samples": MAX_KEPT,
             "names": {torrent.info_hash.hex(): torrent.name for torrent in torrents},
         }
-        return render(request, "failure.html", variables)
 
     async def _clients(self, reason: str) -> list[tuple[str, int]]:
         """(client, refused announces of all time), most first. Leaderboards keep the beginning of a long reason."""

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from tracker.admin.pages.formats import NOTHING, milliseconds, number, rate, size
 from tracker.admin.pages.forms import digits
-from tracker.admin.pages.rendering import Pages, get, render
+from tracker.admin.pages.rendering import Pages, get
 from tracker.errors import existing
 from tracker.operations import history
 from tracker.operations.history import CHARTS, MIN_SPAN, PARTS, RANGES, Chart, Line, Part, Range, Slices, Unit, Window
@@ -118,14 +118,13 @@ def _query(by: Part, **named: str | int) -> str:
 
 
 class HistoryPages(Pages):
-    @get("/history")
-    async def show(self, request: web.Request) -> web.Response:
+    @get("/history", "history.html")
+    async def show(self, request: web.Request) -> dict[str, Any]:
         """The query has ``range``, or ``since`` and ``until`` (epoch s); and ``by``."""
         shown = shown_of(request, self._clock(), await self._default())
         has_users = self._context.settings.users.private != "off"
         charts = [chart for chart in CHARTS.values() if chart.name != "users" or has_users]
-        variables = {"charts": charts, "units": UNITS, **_variables(shown, shown.window())}
-        return render(request, "history.html", variables)
+        return {"charts": charts, "units": UNITS, **_variables(shown, shown.window())}
 
     async def _default(self) -> Range:
         """The shortest range, of hours, that has all announces of a young tracker."""
@@ -140,14 +139,13 @@ class HistoryPages(Pages):
         data = chart_data(chart, slices, shown.by)
         return web.Response(body=orjson.dumps(data), content_type="application/json")
 
-    @get("/history/{chart}")
-    async def table(self, request: web.Request) -> web.Response:
+    @get("/history/{chart}", "history_table.html")
+    async def table(self, request: web.Request) -> dict[str, Any]:
         chart, shown = _chart(request), shown_of(request, self._clock())
         window = shown.window(chart.min_step)
         lines, slices = chart.lines_by(shown.by), await self._read(chart, shown, window)
         rows = _rows(chart.unit, lines, slices)
-        variables = {"chart": chart, "lines": lines, "rows": rows, **_variables(shown, window)}
-        return render(request, "history_table.html", variables)
+        return {"chart": chart, "lines": lines, "rows": rows, **_variables(shown, window)}
 
     async def _read(self, chart: Chart, shown: Shown, window: Window) -> Slices:
         return await history.read(self._store.counters, chart.lines_by(shown.by), window, shown.now)

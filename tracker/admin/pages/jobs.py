@@ -27,13 +27,13 @@ Queues = list[tuple[str, dict[str, int]]]
 
 
 class JobPages(Pages):
-    @get("/jobs")
-    async def show(self, request: web.Request, error: str = "") -> web.Response:
+    @get("/jobs", "jobs.html")
+    async def show(self, request: web.Request) -> web.Response | dict[str, Any]:
         """The query has ``queue``, ``status`` and ``page``. htmx gets only the queues and the list."""
         variables, form = await self._listing(request), await read_form(request)
         variables |= {"filters": {name: form.text(name) for name in FILTERS}}
-        part = wants_part(request) and not error
-        return render(request, "parts/jobs.html" if part else "jobs.html", variables, error=error)
+        is_part = wants_part(request) and request.method != "POST"
+        return render(request, "parts/jobs.html", variables) if is_part else variables
 
     async def _listing(self, request: web.Request) -> dict[str, Any]:
         jobs = self._store.jobs
@@ -66,16 +66,15 @@ class JobPages(Pages):
             return None
         return await self._store.site_rows.state() or SyncState()
 
-    @get(r"/jobs/{id:\w+}")
-    async def show_one(self, request: web.Request) -> web.Response:
+    @get(r"/jobs/{id:\w+}", "job.html")
+    async def show_one(self, request: web.Request) -> dict[str, Any]:
         job = existing(await self._store.jobs.get(request.match_info["id"]), "job")
-        variables = {
+        return {
             "job": job,
             "tones": _TONES,
             "payload": _pretty(job.payload),
             "may_retry": job.status in ("failed", "retry"),
         }
-        return render(request, "job.html", variables)
 
     @post(r"/jobs/{id:\w+}/retry", "jobs.retry")
     async def retry(self, request: web.Request, form: Form) -> web.Response:

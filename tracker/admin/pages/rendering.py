@@ -5,7 +5,7 @@ link cannot put text into the page. htmx gets the same redirect in a header.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
@@ -26,28 +26,28 @@ from tracker.operations.torrents import state_of
 from tracker.store.access.tokens import Role
 from tracker.store.schema.multipliers import rules_text
 
-Shown = TypeVar("Shown", bound=Callable[..., Awaitable[web.Response]])
+Shown = TypeVar("Shown", bound=Callable[..., Awaitable[web.Response | Mapping[str, Any]]])
 
 
-def get(path: str, *, role: Role = "read") -> Callable[[Shown], Shown]:
-    """Declares a method of ``Pages`` as the handler of a path."""
-    return _declared("GET", path, Rule(role))
+def get(path: str, template: str = "", *, role: Role = "read") -> Callable[[Shown], Shown]:
+    """Declares a method of ``Pages`` as the handler of a path. It returns variables of the template, or a response."""
+    return _declared("GET", path, Rule(role), template)
 
 
 def post(path: str, operation: str, *, role: Role = "operate", errors_on: str = "") -> Callable[[Shown], Shown]:
     """The same of a form, which the method gets too. ``operation``: its name in the audit log; empty: no change.
 
-    ``errors_on``: the method that gets the text of a ClientError, and shows it. NotFound is passed on, and becomes
-    status 404.
+    ``errors_on``: the page that shows the text of a ClientError, and variables that the method returns. NotFound is
+    passed on, and becomes status 404.
     """
     return _declared("POST", path, Rule(role, operation), errors_on)
 
 
-def _declared(method: str, path: str, rule: Rule, errors_on: str = "") -> Callable[[Shown], Shown]:
+def _declared(method: str, path: str, rule: Rule, page: str) -> Callable[[Shown], Shown]:
     add_rule(method, path, rule)
 
     def declare(handler: Shown) -> Shown:
-        vars(handler).setdefault("routes", []).append((method, path, errors_on))
+        vars(handler).setdefault("routes", []).append((method, path, page))
         return handler
 
     return declare
@@ -64,25 +64,34 @@ class Pages:
     def routes(self) -> list[web.RouteDef]:
         """In the order of the class, which decides between paths that match both."""
         return [
-            web.get(path, getattr(self, name)) if method == "GET" else web.post(path, self._posted(name, errors_on))
+            web.get(path, partial(self._get, name))
+            if method == "GET"
+            else web.post(path, partial(self._post, name, page))
             for name, handler in vars(self.__class__).items()
-            for method, path, errors_on in getattr(handler, "routes", ())
+            for method, path, page in getattr(handler, "routes", ())
         ]
 
-    def _posted(self, name: str, errors_on: str) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def handle(request: web.Request) -> web.Response:
-            form = await read_form(request)
-            try:
-                response: web.Response = await getattr(self, name)(request, form)
-            except NotFound:
-                raise
-            except ClientError as error:
-                if not errors_on:
-                    raise
-                response = await getattr(self, errors_on)(request, error.text)
-            return response
+    async def _get(self, name: str, request: web.Request, error: str = "") -> web.Response:
+        """``error``: why a form of the page was refused."""
+        return self._response(name, request, await getattr(self, name)(request), error)
 
-        return handle
+    async def _post(self, name: str, page: str, request: web.Request) -> web.Response:
+        form = await read_form(request)
+        try:
+            found = await getattr(self, name)(request, form)
+        except NotFound:
+            raise
+        except ClientError as error:
+            if not page:
+                raise
+            return await self._get(page, request, error.text)
+        return self._response(page, request, found)
+
+    def _response(self, page: str, request: web.Request, found: Any, error: str = "") -> web.Response:
+        if isinstance(found, web.Response):
+            return found
+        ((_, _, template),) = getattr(self, page).routes
+        return render(request, template, found, error=error)
 
 
 class Link(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from aiohttp import web
 
@@ -13,14 +14,13 @@ from tracker.settings.reference import Described, describe
 
 
 class SystemPages(Pages):
-    @get("/settings")
-    async def settings(self, request: web.Request) -> web.Response:
-        variables = {
+    @get("/settings", "settings.html")
+    async def settings(self, request: web.Request) -> dict[str, Any]:
+        return {
             "parts": list(_parts(self._context.settings)),
             "wanted": request.query.get("q", "")[:100],
             "last": self._context.last_reload(),
         }
-        return render(request, "settings.html", variables)
 
     @get("/doctor")
     async def doctor(self, request: web.Request) -> web.Response:

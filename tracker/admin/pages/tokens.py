@@ -1,28 +1,29 @@
 """The page of tokens, for role admin only. A new token is shown once and not stored."""
 
+from typing import Any
+
 from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.pages.forms import Form, read_form
-from tracker.admin.pages.rendering import Pages, done, get, post, render
+from tracker.admin.pages.rendering import Pages, done, get, post
 from tracker.store.access.tokens import NAME_LENGTH, ROLES
 from tracker.store.schema.multipliers import parse_end
 
 
 class TokenPage(Pages):
-    @get("/tokens", role="admin")
-    async def show(self, request: web.Request, error: str = "", secret: str = "") -> web.Response:
-        variables = {
+    @get("/tokens", "tokens.html", role="admin")
+    async def show(self, request: web.Request, secret: str = "") -> dict[str, Any]:
+        return {
             "tokens": await self._store.tokens.list(),
             "roles": ROLES,
             "secret": secret,
             "name": (await read_form(request)).text("name"),
             "max_name_length": NAME_LENGTH,
         }
-        return render(request, "tokens.html", variables, error=error)
 
     @post("/tokens", "token.create", role="admin", errors_on="show")
-    async def create(self, request: web.Request, form: Form) -> web.Response:
+    async def create(self, request: web.Request, form: Form) -> dict[str, Any]:
         """No redirect, because only this response contains the token. A resend fails: the name is taken."""
         role = next((role for role in ROLES if role == form.text("role")), ROLES[0])
         expires = parse_end(form.text("expires"), self._clock())

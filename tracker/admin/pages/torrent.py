@@ -43,12 +43,12 @@ SWITCHES: Mapping[str, Enabled] = {"enable": True, "pend": "pending", "disable":
 class TorrentPage(Pages):
     """Handlers of one torrent, at /torrents/<info hash> and below."""
 
-    @get("/torrents/{info_hash}")
-    async def show(self, request: web.Request, error: str = "") -> web.Response:
+    @get("/torrents/{info_hash}", "torrent.html")
+    async def show(self, request: web.Request) -> dict[str, Any]:
         torrent = await self._torrent(request)
         cursor, peers = await self._peers(torrent, 0)
         points = await self._store.torrents.history(torrent)
-        variables = {
+        return {
             "torrent": torrent,
             "state": state_of(torrent),
             "peers": peers,
@@ -60,7 +60,6 @@ class TorrentPage(Pages):
             "has_file": await asyncio.to_thread(self._context.torrent_files.has, torrent.info_hash),
             **await self._unique_users(torrent),
         }
-        return render(request, "torrent.html", variables, error=error)
 
     @get("/torrents/{info_hash}/charts/{chart}")
     async def chart(self, request: web.Request) -> web.Response:

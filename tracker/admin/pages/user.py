@@ -1,6 +1,7 @@
 """The page of one user: totals, torrents, hit-and-runs and actions."""
 
 import asyncio
+from typing import Any
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -38,8 +39,8 @@ ROTATED = "New passkey created. The old one no longer works."
 class UserPage(Pages):
     """Handlers of /users/<id>. Only POSTs show the passkey, because they need role ``operate``."""
 
-    @get("/users/{user_id}")
-    async def show(self, request: web.Request, error: str = "") -> web.Response:
+    @get("/users/{user_id}", "user.html")
+    async def show(self, request: web.Request) -> dict[str, Any]:
         user_id = self._id(request)
         asked, cursor = request.query.get("set", ""), cursor_number(request.query.get("cursor", ""))
         chosen, store = asked if asked in SETS else "active", self._store
@@ -57,7 +58,7 @@ class UserPage(Pages):
             ),
         )
         here, group = f"/users/{user_id}", user.group and await store.groups.get(user.group)
-        variables = {
+        return {
             "user": user,
             "group": group,
             "chosen": chosen,
@@ -74,7 +75,6 @@ class UserPage(Pages):
             "activity": activity,
             "limits": LIMITS,
         }
-        return render(request, "user.html", variables, error=error)
 
     async def _shares(self, user_id: str, name: str, cursor: int) -> tuple[int, list[Share]]:
         after, ids = await self._store.users.torrents_page(user_id, name, cursor, PAGE)

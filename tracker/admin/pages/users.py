@@ -65,8 +65,8 @@ class Query(ListQuery):
 class UserPages(Pages):
     """Handlers of /users. A passkey is shown once, after its user is created."""
 
-    @get("/users")
-    async def show(self, request: web.Request, error: str = "") -> web.Response:
+    @get("/users", "users.html")
+    async def show(self, request: web.Request) -> web.Response | dict[str, Any]:
         """``id`` in the query redirects to that user."""
         wanted = request.query.get("id", "").strip()
         if wanted and (wanted.isascii() and wanted.isdigit() and await self._store.users.passkey_of(wanted)):
@@ -88,7 +88,7 @@ class UserPages(Pages):
             **await self._found(query),
             "hit_and_run_users": await self._store.users.hit_and_run_count(),
         }
-        return render(request, "users.html", variables, status=404 if missing else 200, error=error)
+        return render(request, "users.html", variables, status=404) if missing else variables
 
     async def _found(self, query: Query) -> dict[str, Any]:
         cursor = query.cursor or (f"f{(query.page - 1) * query.size}" if query.page > 1 else "")
@@ -126,40 +126,37 @@ class UserPages(Pages):
         user = existing(await self._store.users.get(form.text("passkey")), "user")
         raise web.HTTPSeeOther(f"/users/{user.user_id}")
 
-    @get("/users/owing")
-    async def hit_and_runs(self, request: web.Request) -> web.Response:
+    @get("/users/owing", "hit_and_runs.html")
+    async def hit_and_runs(self, request: web.Request) -> dict[str, Any]:
         number = page_number(request.query.get("page", ""))
         total = await self._store.users.hit_and_run_count()
-        variables = {
+        return {
             "hit_and_runs": await self._store.users.hit_and_runs((number - 1) * PAGE, PAGE),
             **turned("/users/owing", number, PAGE, total),
             "registered": await self._store.users.count(),
             "hit_and_run_users": total,
         }
-        return render(request, "hit_and_runs.html", variables)
 
-    @get("/users/pending")
-    async def pending(self, request: web.Request) -> web.Response:
+    @get("/users/pending", "hit_and_runs_pending.html")
+    async def pending(self, request: web.Request) -> dict[str, Any]:
         """Torrents that become hit-and-runs unless their users come back."""
         number = page_number(request.query.get("page", ""))
         total = await self._store.hit_and_runs.pending_count()
-        variables = {
+        return {
             "pending": await pending_hit_and_runs(self._store, (number - 1) * PAGE, PAGE),
             **turned("/users/pending", number, PAGE, total),
             "hit_and_run_users": await self._store.users.hit_and_run_count(),
         }
-        return render(request, "hit_and_runs_pending.html", variables)
 
-    @get("/users/groups")
-    async def groups(self, request: web.Request, error: str = "") -> web.Response:
+    @get("/users/groups", "user_groups.html")
+    async def groups(self, request: web.Request) -> dict[str, Any]:
         """``edit`` in the query is the id of the group whose values the form has."""
         found, asked = await self._store.groups.all(), request.query.get("edit", "")
-        variables = {
+        return {
             "groups": found,
             "chosen": next((group for group in found if str(group.group_id) == asked), Group(0)),
             "hit_and_run_users": await self._store.users.hit_and_run_count(),
         }
-        return render(request, "user_groups.html", variables, error=error)
 
     @post("/users/groups", "group.set", errors_on="groups")
     async def save_group(self, request: web.Request, form: Form) -> web.Response:
@@ -172,11 +169,11 @@ class UserPages(Pages):
         await self._store.groups.save(int(group_id), fields)
         return done(request, "/users/groups", "saved")
 
-    @post("/users/groups/delete", "group.delete")
+    @post("/users/groups/delete", "group.delete", errors_on="groups")
     async def delete_group(self, request: web.Request, form: Form) -> web.Response:
         group_id = form.text("group_id")
         if not GROUP_ID.fullmatch(group_id) or not await self._store.groups.delete(int(group_id)):
-            return await self.groups(request, "there is no such group")
+            raise ClientError("there is no such group")
         return done(request, "/users/groups", "removed")
 
     @post("/users", "user.add", errors_on="show")

@@ -7,7 +7,7 @@ from aiohttp import web
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import Form, read_form
-from tracker.admin.pages.rendering import Pages, done, get, post, render
+from tracker.admin.pages.rendering import Pages, done, get, post
 from tracker.errors import ClientError
 from tracker.operations.work import create_project, policy_preview
 from tracker.store.schema.record import settable
@@ -27,18 +27,17 @@ SETTINGS = settable(Project)
 class WorkPages(Pages):
     """Handlers of all projects, and of the settings of one."""
 
-    @get("/work")
-    async def show(self, request: web.Request, error: str = "") -> web.Response:
+    @get("/work", "work.html")
+    async def show(self, request: web.Request) -> dict[str, Any]:
         projects, form = await self._store.work.projects.all(), await read_form(request)
         found = await self._store.work.statistics.read([project.name for project in projects])
-        variables = {
+        return {
             "projects": list(zip(projects, found, strict=True)),
             "blocked": await self._store.work.blocks.all(),
             "kinds": get_args(Kind),
             "next_sizes": (int(self._context.clock()) // EVERY_SECONDS + 1) * EVERY_SECONDS,
             "given": {name: form.text(name) for name in ("name", "title", "who")},
         }
-        return render(request, "work.html", variables, error=error)
 
     @get("/work/bytes.json")
     async def bytes(self, request: web.Request) -> web.Response:
@@ -65,25 +64,23 @@ class WorkPages(Pages):
     async def block(self, request: web.Request, form: Form) -> web.Response:
         return done(request, "/work", await change_block(self._store, request, form))
 
-    @get("/work/{project}/policy")
-    async def policy(self, request: web.Request) -> web.Response:
+    @get("/work/{project}/policy", "work_policy.html")
+    async def policy(self, request: web.Request) -> dict[str, Any]:
         frame = await project_frame(self._context, request, "/policy")
         try:
             changes = await policy_preview(self._store, project_name(request), max_torrents=_PREVIEWED)
         except ClientError as error:
             raise Problem(404, detail=str(error)) from error
-        variables = {**frame, "changes": changes, "previewed": _PREVIEWED}
-        return render(request, "work_policy.html", variables)
+        return {**frame, "changes": changes, "previewed": _PREVIEWED}
 
-    @get("/work/{project}/settings")
-    async def settings(self, request: web.Request, error: str = "") -> web.Response:
+    @get("/work/{project}/settings", "work_settings.html")
+    async def settings(self, request: web.Request) -> dict[str, Any]:
         frame = await project_frame(self._context, request, "/settings")
-        variables = {
+        return {
             **frame,
             "fields": SETTINGS.values(),
             "values": {name: _shown(getattr(frame["project"], name)) for name in SETTINGS},
         }
-        return render(request, "work_settings.html", variables, error=error)
 
     @post("/work/{project}/settings", "project.edit", errors_on="settings")
     async def edit(self, request: web.Request, form: Form) -> web.Response:

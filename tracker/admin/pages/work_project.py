@@ -1,6 +1,6 @@
 """The pages of one project: results, items, claims, and who is blocked."""
 
-from typing import cast, get_args
+from typing import Any, cast, get_args
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -9,7 +9,7 @@ from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.pages.forms import Form, clean, page_number, read_form
 from tracker.admin.pages.paging import turned
-from tracker.admin.pages.rendering import Pages, done, get, post, render
+from tracker.admin.pages.rendering import Pages, done, get, post
 from tracker.admin.pages.work import change_block, project_frame, project_name
 from tracker.errors import ClientError
 from tracker.operations.work import add_items, is_address, items_of, purge_items
@@ -27,8 +27,8 @@ _MAX_HOURS = 10**6
 
 
 class ProjectPages(Pages):
-    @get("/work/{project}")
-    async def results(self, request: web.Request) -> web.Response:
+    @get("/work/{project}", "work_results.html")
+    async def results(self, request: web.Request) -> dict[str, Any]:
         """The query has ``by``, ``period`` and ``page``."""
         frame = await project_frame(self._context, request, "")
         name, here = project_name(request), frame["here"]
@@ -42,7 +42,7 @@ class ProjectPages(Pages):
         span = None if period == "all" else period
         ranks, total = await self._store.work.leaderboard.table(name, board, span, PAGE, first)
         query = {"by": board, "period": period}
-        variables = {
+        return {
             **frame,
             "ranks": ranks,
             "board": board,
@@ -54,10 +54,9 @@ class ProjectPages(Pages):
             "domain_bytes": await self._store.work.statistics.domain_bytes(name),
             "sees_addresses": _sees_addresses(request),
         }
-        return render(request, "work_results.html", variables)
 
-    @get("/work/{project}/items")
-    async def items(self, request: web.Request, error: str = "") -> web.Response:
+    @get("/work/{project}/items", "work_items.html")
+    async def items(self, request: web.Request) -> dict[str, Any]:
         """The query has ``list``, ``claimant``, ``cursor`` and ``item``, to find one."""
         frame = await project_frame(self._context, request, "/items")
         name = project_name(request)
@@ -70,7 +69,7 @@ class ProjectPages(Pages):
         except ClientError:  # no such cursor or claimant
             page, claimant, cursor = await self._store.work.items.page(name, place, count=PAGE), "", ""
         query = {"list": place, **({"claimant": claimant} if claimant else {})}
-        variables = {
+        return {
             **frame,
             "place": place,
             "places": get_args(Place),
@@ -84,7 +83,6 @@ class ProjectPages(Pages):
             "queues": QUEUES,
             "text": (await read_form(request)).text("items", _MAX_LIST),
         }
-        return render(request, "work_items.html", variables, error=error)
 
     async def _find(self, project: str, item: str) -> ItemStatus | None:
         item = clean(item, 300)
@@ -113,8 +111,8 @@ class ProjectPages(Pages):
         request[CHANGE].count(removed=await purge_items(self._store, name, place))
         return done(request, f"/work/{name}/items", "removed", list=place)
 
-    @get("/work/{project}/claims")
-    async def claims(self, request: web.Request, error: str = "") -> web.Response:
+    @get("/work/{project}/claims", "work_claims.html")
+    async def claims(self, request: web.Request) -> dict[str, Any]:
         """The query has ``claimant``, ``item`` and ``cursor``."""
         frame = await project_frame(self._context, request, "/claims")
         name, here = project_name(request), f"{frame['here']}/claims"
@@ -127,7 +125,7 @@ class ProjectPages(Pages):
         except ClientError:  # no such cursor
             page, cursor = await self._store.work.claims.page(name, count=PAGE), ""
         query = {key: value for key, value in (("claimant", claimant), ("item", item)) if value}
-        variables = {
+        return {
             **frame,
             "claims": page.entries,
             "claimant": claimant,
@@ -136,7 +134,6 @@ class ProjectPages(Pages):
             "next_url": _next(here, query, page.cursor),
             "sees_addresses": _sees_addresses(request),
         }
-        return render(request, "work_claims.html", variables, error=error)
 
     @post("/work/{project}/claims/release", "claims.release", errors_on="claims")
     async def release(self, request: web.Request, form: Form) -> web.Response:
@@ -154,20 +151,19 @@ class ProjectPages(Pages):
         request[CHANGE].count(released=released)
         return done(request, f"/work/{name}/claims", "released")
 
-    @get("/work/{project}/blocked")
-    async def blocked(self, request: web.Request, error: str = "") -> web.Response:
+    @get("/work/{project}/blocked", "work_blocked.html")
+    async def blocked(self, request: web.Request) -> dict[str, Any]:
         frame = await project_frame(self._context, request, "/blocked")
         name, sees_addresses = project_name(request), _sees_addresses(request)
         blocked = await self._store.work.blocks.all(name)
         shown = blocked if sees_addresses else [each for each in blocked if not is_address(each)]
-        variables = {
+        return {
             **frame,
             "blocked": shown,
             "hidden": len(blocked) - len(shown),
             "log": await self._store.work.blocks.log(name, PAGE) if sees_addresses else [],
             "who": (await read_form(request)).text("who"),
         }
-        return render(request, "work_blocked.html", variables, error=error)
 
     @post("/work/{project}/blocked", "block.add", errors_on="blocked")
     @post("/work/{project}/unblock", "block.remove", errors_on="blocked")

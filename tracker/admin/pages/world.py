@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import Form, page_number
-from tracker.admin.pages.rendering import Pages, done, get, post, render
+from tracker.admin.pages.rendering import Pages, done, get, post
 from tracker.admin.world import country_code, country_name, world
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
@@ -70,14 +70,14 @@ class Shape:
 class WorldPages(Pages):
     """Handlers of the map and of each table."""
 
-    @get("/world")
-    async def show(self, request: web.Request) -> web.Response:
+    @get("/world", "world.html")
+    async def show(self, request: web.Request) -> dict[str, Any]:
         period = _period(request)
         countries = await self._store.unique_users.top("countries", period, COUNTRIES)
         unknown = sum(users for name, users in countries if name == UNKNOWN.country_name)
         countries = [each for each in countries if each.name != UNKNOWN.country_name]
         shades = shades_of([users for _, users in countries])
-        variables = {
+        return {
             "period": period,
             "period_label": _label_of(period),
             "periods": await self._periods("/world", period),
@@ -93,7 +93,6 @@ class WorldPages(Pages):
             "described": self._context.places.describe(),
             **await self._memory(period),
         }
-        return render(request, "world.html", variables)
 
     async def _memory(self, period: str) -> dict[str, Any]:
         """Counting errors because the store was short of memory."""
@@ -130,8 +129,8 @@ class WorldPages(Pages):
         }
         return web.json_response(found)
 
-    @get("/world/{board}")
-    async def board(self, request: web.Request) -> web.Response:
+    @get("/world/{board}", "world_table.html")
+    async def board(self, request: web.Request) -> dict[str, Any]:
         """A page of one table."""
         board, period = request.match_info["board"], _period(request)
         if board not in BOARDS:
@@ -139,7 +138,7 @@ class WorldPages(Pages):
         number = page_number(request.query.get("page", ""))
         first = (number - 1) * PAGE
         lines = await self._lines(board, period, PAGE + 1, first)
-        variables = {
+        return {
             "board": board,
             "label": LABELS[board],
             "period": period,
@@ -152,7 +151,6 @@ class WorldPages(Pages):
             "query": _address("", period),
             **await self._memory(period),
         }
-        return render(request, "world_table.html", variables)
 
     async def _periods(self, path: str, chosen: str) -> list[tuple[str, str, bool]]:
         """(URL, label, whether selected): all time, and the months with data."""
@@ -162,8 +160,8 @@ class WorldPages(Pages):
         kept = [month for month in months if month == chosen or month in known]
         return [(_address(path, period), _label_of(period), period == chosen) for period in (ALL_TIME, *kept)]
 
-    @get("/world/{board}/place")
-    async def place(self, request: web.Request) -> web.Response:
+    @get("/world/{board}/place", "world_place.html")
+    async def place(self, request: web.Request) -> dict[str, Any]:
         """The torrents with users from a place, of all time. The query has ``name``, as on the leaderboard."""
         board, name = request.match_info["board"], request.query.get("name", "")
         if board not in SCOPES or not name:
@@ -172,7 +170,7 @@ class WorldPages(Pages):
         if not found:
             raise Problem(404, detail="no torrent has users from there")
         country, _, below = name.partition("/")
-        variables = {
+        return {
             "board": board,
             "label": LABELS[board],
             "place": f"{readable(below)}, {readable(country)}" if below else readable(country),
@@ -180,7 +178,6 @@ class WorldPages(Pages):
             "more": max(0, len(found) - PAGE),
             "candidates": CANDIDATES,
         }
-        return render(request, "world_place.html", variables)
 
     async def _lines(self, board: str, period: str, count: int, offset: int = 0) -> list[Line]:
         entries = await self._store.unique_users.top(board, period, count, offset)
