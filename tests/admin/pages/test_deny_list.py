@@ -3,7 +3,7 @@ import aiohttp
 from tests.admin.conftest import Admin
 from tests.admin.pages.page import get, send
 from tests.store.harness import info_hash
-from tracker.admin.pages.deny_list import PAGE
+from tracker.admin.pages.torrents import PAGE
 
 
 async def test_an_empty_list_explains_denying(browser: aiohttp.ClientSession) -> None:

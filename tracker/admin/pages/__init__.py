@@ -8,20 +8,16 @@ from aiohttp import web
 
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import CONTENT_TYPE, Handler
-from tracker.admin.pages import overview
 from tracker.admin.pages.audit import AuditPage
 from tracker.admin.pages.clients import ClientPages
-from tracker.admin.pages.deny_list import DenyListPage
 from tracker.admin.pages.dht import DhtPage
-from tracker.admin.pages.failures import FailurePages
-from tracker.admin.pages.history import HistoryPages
+from tracker.admin.pages.history import FailurePages, HistoryPages
 from tracker.admin.pages.jobs import JobPages
-from tracker.admin.pages.live import LatestReading, Live
+from tracker.admin.pages.live import OverviewPage
 from tracker.admin.pages.rendering import Pages, render, template_environment
-from tracker.admin.pages.system import SystemPages
-from tracker.admin.pages.tokens import TokenPage
+from tracker.admin.pages.system import SystemPages, TokenPage
 from tracker.admin.pages.torrent import TorrentPage
-from tracker.admin.pages.torrents import TorrentPages
+from tracker.admin.pages.torrents import DenyListPage, TorrentPages
 from tracker.admin.pages.user import UserPage
 from tracker.admin.pages.users import UserPages
 from tracker.admin.pages.work import WorkPages
@@ -35,6 +31,7 @@ def setup(app: web.Application) -> None:
 
 
 _PAGES: Sequence[type[Pages]] = (
+    OverviewPage,
     HistoryPages,
     FailurePages,
     TorrentPages,
@@ -55,12 +52,7 @@ _PAGES: Sequence[type[Pages]] = (
 
 
 def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    latest_reading = LatestReading(context)
-    return [
-        web.get("/live", Live(context, latest_reading).handle, allow_head=False),
-        *overview.routes(context, latest_reading),
-        *(route for pages in _PAGES for route in pages(context).routes()),
-    ]
+    return [route for pages in _PAGES for route in pages(context).routes()]
 
 
 _PROGRAM_PATHS = ("/api/", "/metrics", "/live")

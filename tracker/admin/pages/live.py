@@ -1,4 +1,5 @@
-"""Live updates: server-sent events for open overview pages.
+"""The overview page: current state of the tracker, and charts over minutes, hours and days; and its live updates, which
+are server-sent events.
 
 The store is read at most once a second for all streams together, and never without an open stream: the first stream
 that finds the last reading outdated reads for all. A stream ends when the tracker stops, and when its session or token
@@ -21,8 +22,11 @@ from tracker.admin.context import AdminContext
 from tracker.admin.http.connections import STOPPING
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages import overview_readings
+from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.overview_readings import Failures, OverviewReading
+from tracker.admin.pages.rendering import Pages, get
 from tracker.errors import StoreUnavailable
+from tracker.operations.history import RANGES
 from tracker.runtime.telemetry import BOUNDS
 
 PERIOD_SECONDS = 1.0
@@ -74,16 +78,45 @@ class LatestReading:
         return overview_readings.quantile(late if sum(late) else histogram.counts, bounds, 0.95)
 
 
-class Live:
-    """The streams: GET /live."""
-
-    def __init__(self, context: AdminContext, latest_reading: LatestReading) -> None:
-        self._context = context
+class OverviewPage(Pages):
+    def __init__(self, context: AdminContext) -> None:
+        super().__init__(context)
         self._limits = context.stream_limits
-        self._latest_reading = latest_reading
+        self._latest_reading = LatestReading(context)
         self._streams: Counter[str] = Counter()
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get("/live", self.stream, allow_head=False), *super().routes()]
+
+    @get("/", "overview.html")
+    async def show(self, request: web.Request) -> dict[str, Any]:
+        """Without the store the page shows the problem, and recovers with the store."""
+        problems = list(self._context.problems())
+        variables: dict[str, Any] = {
+            "range": RANGES.get(request.query.get("range", ""), RANGES["2m"]),
+            "ranges": RANGES.values(),
+            "server": self._context.server,
+            "listen": self._context.listening,
+            "announce_urls": announce_urls(self._context, request.host),
+            "texts": {},
+            "tones": {},
+            "failures": [],
+            "outage": "",
+            "fresh": False,
+            "problems": problems,
+        }
+        try:
+            reading = await self._latest_reading.latest()
+        except (StoreUnavailable, RedisError):
+            return variables | {"outage": "" if problems or self._context.store.shards.notices() else UNAVAILABLE}
+        return variables | {
+            "texts": overview_readings.texts(reading),
+            "tones": overview_readings.tones(reading),
+            "failures": reading.failures,
+            "fresh": not reading.totals["requests"],
+        }
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
         stopping, name, limits = request.app[STOPPING], request[IDENTITY].name, self._limits
         full = self._streams.total() >= limits.streams or self._streams[name] >= limits.streams_per_token
         if full or stopping.is_set():

@@ -1,4 +1,5 @@
-"""The list of torrents, with filters, search, sorting and actions on several; and the page that adds torrents."""
+"""The list of torrents, with filters, search, sorting and actions on several; the page that adds torrents; and the deny
+list: info hashes that are refused even if registered."""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,8 +12,8 @@ from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.form_body import File
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import Form
-from tracker.admin.pages.paging import SIZES, ListQuery
+from tracker.admin.pages.forms import Form, page_number, read_form
+from tracker.admin.pages.paging import SIZES, ListQuery, turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.errors import ClientError
 from tracker.operations.bulk import TORRENT_ACTIONS, change_torrents
@@ -21,6 +22,8 @@ from tracker.operations.torrents import (
     Added,
     add_file,
     add_torrent,
+    allow_torrent,
+    deny_torrent,
     find_torrents,
     parse_hash,
     torrent_fields,
@@ -217,3 +220,27 @@ class TorrentPages(Pages):
 def _labels(form: Form) -> list[str] | None:
     text = form.text("labels")
     return [text] if text else None
+
+
+PAGE = 50
+
+
+class DenyListPage(Pages):
+    @get("/torrents/denied", "torrents_denied.html")
+    async def show(self, request: web.Request) -> dict[str, Any]:
+        number, torrents = page_number(request.query.get("page", "")), self._store.torrents
+        return {
+            "denials": await torrents.denials((number - 1) * PAGE, PAGE),
+            **turned("/torrents/denied", number, PAGE, await torrents.denial_count()),
+            "info_hash": (await read_form(request)).text("info_hash"),
+        }
+
+    @post("/torrents/denied", "denial.add", errors_on="show")
+    async def deny(self, request: web.Request, form: Form) -> web.Response:
+        await deny_torrent(self._store, parse_hash(form.text("info_hash")), form.text("reason") or NOT_SERVED)
+        return done(request, "/torrents/denied", "added")
+
+    @post("/torrents/denied/allow", "denial.remove", errors_on="show")
+    async def allow(self, request: web.Request, form: Form) -> web.Response:
+        await allow_torrent(self._store, parse_hash(form.text("info_hash")))
+        return done(request, "/torrents/denied", "removed")
