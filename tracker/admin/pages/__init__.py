@@ -21,7 +21,6 @@ from tracker.admin.pages.torrents import DenyListPage, TorrentPages
 from tracker.admin.pages.user import UserPage
 from tracker.admin.pages.users import UserPages
 from tracker.admin.pages.work import WorkPages
-from tracker.admin.pages.work_project import ProjectPages
 from tracker.admin.pages.world import WorldPages
 
 
@@ -41,7 +40,6 @@ _PAGES: Sequence[type[Pages]] = (
     UserPage,
     WorldPages,
     WorkPages,
-    ProjectPages,
     DhtPage,
     JobPages,
     ClientPages,

@@ -1,19 +1,24 @@
-"""The pages of work distribution: all projects, and the settings of one."""
+"""The pages of work distribution: all projects; the settings of one, its results, items, claims, and who is blocked."""
 
-from typing import Any, get_args
+from typing import Any, cast, get_args
+from urllib.parse import urlencode
 
 from aiohttp import web
 
-from tracker.admin.context import AdminContext
+from tracker.admin.auth.auth import IDENTITY
+from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import Form, read_form
+from tracker.admin.pages.forms import Form, clean, page_number, read_form
+from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import Pages, done, get, post
 from tracker.errors import ClientError
-from tracker.operations.work import create_project, policy_preview
+from tracker.operations.work import add_items, create_project, is_address, items_of, policy_preview, purge_items
 from tracker.store.schema.record import settable
-from tracker.store.store import Store
-from tracker.store.work.records import Kind, Project
+from tracker.store.work import periods
+from tracker.store.work.log import finished_claim
+from tracker.store.work.records import QUEUES, ItemStatus, Kind, NewItem, Place, Project, Queue
 from tracker.store.work.sizes import CLASSES, EVERY_SECONDS
+from tracker.store.work.statistics import Board
 from tracker.store.work.verification import asks_for_probes
 
 _GIB = 2**30
@@ -22,11 +27,15 @@ _PREVIEWED = 200
 
 
 SETTINGS = settable(Project)
+PAGE = 50
+_LOGGED = 20
+_MAX_CURSOR = 400
+_MAX_LIST = 2**30
+"""The limit of a form's size is lower: TRACKER_ADMIN__MAX_UPLOAD_BYTES."""
+_MAX_HOURS = 10**6
 
 
 class WorkPages(Pages):
-    """Handlers of all projects, and of the settings of one."""
-
     @get("/work", "work.html")
     async def show(self, request: web.Request) -> dict[str, Any]:
         projects, form = await self._store.work.projects.all(), await read_form(request)
@@ -61,12 +70,12 @@ class WorkPages(Pages):
 
     @post("/work/blocked", "block.add", errors_on="show")
     @post("/work/unblock", "block.remove", errors_on="show")
-    async def block(self, request: web.Request, form: Form) -> web.Response:
-        return done(request, "/work", await change_block(self._store, request, form))
+    async def block_everywhere(self, request: web.Request, form: Form) -> web.Response:
+        return done(request, "/work", await self._change_block(request, form))
 
     @get("/work/{project}/policy", "work_policy.html")
     async def policy(self, request: web.Request) -> dict[str, Any]:
-        frame = await project_frame(self._context, request, "/policy")
+        frame = await self._frame(request, "/policy")
         try:
             changes = await policy_preview(self._store, project_name(request), max_torrents=_PREVIEWED)
         except ClientError as error:
@@ -75,7 +84,7 @@ class WorkPages(Pages):
 
     @get("/work/{project}/settings", "work_settings.html")
     async def settings(self, request: web.Request) -> dict[str, Any]:
-        frame = await project_frame(self._context, request, "/settings")
+        frame = await self._frame(request, "/settings")
         return {
             **frame,
             "fields": SETTINGS.values(),
@@ -93,30 +102,172 @@ class WorkPages(Pages):
         await self._store.work.projects.delete(project_name(request))
         return done(request, "/work", "removed")
 
+    async def _frame(self, request: web.Request, tab: str) -> dict[str, Any]:
+        """The variables of work_project.html. Raises UnknownProject."""
+        work = self._store.work
+        project = await work.projects.get(project_name(request))
+        (numbers,) = await work.statistics.read([project.name])
+        return {
+            "project": project,
+            "numbers": numbers,
+            "needs_probes": asks_for_probes(project) and not self._context.settings.probe.enabled,
+            "here": f"/work/{project.name}",
+            "tab": tab,
+        }
+
+    async def _change_block(self, request: web.Request, form: Form, project: str | None = None) -> str:
+        """Blocks or unblocks who the form names; in all projects without ``project``. Returns the notice."""
+        who, unblocks = form.text("who"), request.path.endswith("/unblock")
+        await (self._store.work.blocks.unblock if unblocks else self._store.work.blocks.block)(who, project)
+        return "removed" if unblocks else "added"
+
+    @get("/work/{project}", "work_results.html")
+    async def results(self, request: web.Request) -> dict[str, Any]:
+        """The query has ``by``, ``period`` and ``page``."""
+        frame = await self._frame(request, "")
+        name, here = project_name(request), frame["here"]
+        spans = periods.shown(self._clock())
+        period = request.query.get("period", "")
+        period = period if period in spans else "all"
+        by = request.query.get("by", "")
+        board: Board = cast("Board", by) if by in get_args(Board) else "count"
+        number = page_number(request.query.get("page", ""))
+        first = (number - 1) * PAGE
+        span = None if period == "all" else period
+        ranks, total = await self._store.work.leaderboard.table(name, board, span, PAGE, first)
+        query = {"by": board, "period": period}
+        return {
+            **frame,
+            "ranks": ranks,
+            "board": board,
+            "boards": [(each, f"{here}?{urlencode({**query, 'by': each})}", each == board) for each in get_args(Board)],
+            "period": period,
+            "spans": spans,
+            **turned(f"{here}?{urlencode(query)}", number, PAGE, total),
+            "log": [finished_claim(entry) for entry in await self._store.work.log.newest(name, _LOGGED)],
+            "domain_bytes": await self._store.work.statistics.domain_bytes(name),
+            "sees_addresses": _sees_addresses(request),
+        }
+
+    @get("/work/{project}/items", "work_items.html")
+    async def items(self, request: web.Request) -> dict[str, Any]:
+        """The query has ``list``, ``claimant``, ``cursor`` and ``item``, to find one."""
+        frame = await self._frame(request, "/items")
+        name = project_name(request)
+        place = _place(request.query.get("list", ""))
+        claimant, cursor = clean(request.query.get("claimant", ""), 30), request.query.get("cursor", "")
+        try:
+            page = await self._store.work.items.page(
+                name, place, claimant=claimant, cursor=cursor[:_MAX_CURSOR], count=PAGE
+            )
+        except ClientError:  # no such cursor or claimant
+            page, claimant, cursor = await self._store.work.items.page(name, place, count=PAGE), "", ""
+        query = {"list": place, **({"claimant": claimant} if claimant else {})}
+        return {
+            **frame,
+            "place": place,
+            "places": get_args(Place),
+            "claimant": claimant,
+            "entries": page.entries,
+            "is_done": place == "done" and not claimant,
+            "first_url": f"{frame['here']}/items?{urlencode(query)}" if cursor else "",
+            "next_url": _next(f"{frame['here']}/items", query, page.cursor),
+            "wanted": clean(request.query.get("item", ""), 300),
+            "found": await self._find(name, request.query.get("item", "")),
+            "queues": QUEUES,
+            "text": (await read_form(request)).text("items", _MAX_LIST),
+        }
+
+    async def _find(self, project: str, item: str) -> ItemStatus | None:
+        item = clean(item, 300)
+        return await self._store.work.items.status(project, item) if item else None
+
+    @post("/work/{project}/items", "items.add", errors_on="items")
+    async def add(self, request: web.Request, form: Form) -> web.Response:
+        name = project_name(request)
+        text = form.text("items", _MAX_LIST)
+        queue = form.text("queue")
+        claimant = form.text("claimant")
+        new = [NewItem(item, cast("Queue", queue), (claimant,) if claimant else ()) for item in items_of(text)]
+        added = await add_items(self._store, name, new, again=form.ticked("again"))
+        request[CHANGE].count(processed=added.processed, added=added.added)
+        return done(request, f"/work/{name}/items", "added", list=queue)
+
+    @post("/work/{project}/items/remove", "items.remove")
+    async def remove(self, request: web.Request, form: Form) -> web.Response:
+        name = project_name(request)
+        request[CHANGE].count(removed=await self._store.work.items.purge(name, [form.text("item")]))
+        return done(request, f"/work/{name}/items", "removed", list=_place(form.text("list")))
+
+    @post("/work/{project}/items/purge", "items.purge")
+    async def purge(self, request: web.Request, form: Form) -> web.Response:
+        name, place = project_name(request), _place(form.text("list"))
+        request[CHANGE].count(removed=await purge_items(self._store, name, place))
+        return done(request, f"/work/{name}/items", "removed", list=place)
+
+    @get("/work/{project}/claims", "work_claims.html")
+    async def claims(self, request: web.Request) -> dict[str, Any]:
+        """The query has ``claimant``, ``item`` and ``cursor``."""
+        frame = await self._frame(request, "/claims")
+        name, here = project_name(request), f"{frame['here']}/claims"
+        claimant, item = (clean(request.query.get(each, ""), 300) for each in ("claimant", "item"))
+        cursor = request.query.get("cursor", "")[:_MAX_CURSOR]
+        try:
+            page = await self._store.work.claims.page(
+                name, cursor=cursor, count=PAGE, claimant=claimant or None, item=item or None
+            )
+        except ClientError:  # no such cursor
+            page, cursor = await self._store.work.claims.page(name, count=PAGE), ""
+        query = {key: value for key, value in (("claimant", claimant), ("item", item)) if value}
+        return {
+            **frame,
+            "claims": page.entries,
+            "claimant": claimant,
+            "item": item,
+            "first_url": f"{here}?{urlencode(query)}" if cursor else "",
+            "next_url": _next(here, query, page.cursor),
+            "sees_addresses": _sees_addresses(request),
+        }
+
+    @post("/work/{project}/claims/release", "claims.release", errors_on="claims")
+    async def release(self, request: web.Request, form: Form) -> web.Response:
+        """Releases one claim, or all that match."""
+        name = project_name(request)
+        hours = form.text("hours")
+        await self._store.work.projects.get(name)
+        released = await self._store.work.claims.release_all(
+            name,
+            claimant=form.text("claimant") or None,
+            item=form.text("item") or None,
+            prefix=form.text("prefix"),
+            older_than=_hours(hours) * 3600 if hours else None,
+        )
+        request[CHANGE].count(released=released)
+        return done(request, f"/work/{name}/claims", "released")
+
+    @get("/work/{project}/blocked", "work_blocked.html")
+    async def blocked(self, request: web.Request) -> dict[str, Any]:
+        frame = await self._frame(request, "/blocked")
+        name, sees_addresses = project_name(request), _sees_addresses(request)
+        blocked = await self._store.work.blocks.all(name)
+        shown = blocked if sees_addresses else [each for each in blocked if not is_address(each)]
+        return {
+            **frame,
+            "blocked": shown,
+            "hidden": len(blocked) - len(shown),
+            "log": await self._store.work.blocks.log(name, PAGE) if sees_addresses else [],
+            "who": (await read_form(request)).text("who"),
+        }
+
+    @post("/work/{project}/blocked", "block.add", errors_on="blocked")
+    @post("/work/{project}/unblock", "block.remove", errors_on="blocked")
+    async def block(self, request: web.Request, form: Form) -> web.Response:
+        name = project_name(request)
+        return done(request, f"/work/{name}/blocked", await self._change_block(request, form, name))
+
 
 def project_name(request: web.Request) -> str:
     return str(request.match_info["project"])
-
-
-async def change_block(store: Store, request: web.Request, form: Form, project: str | None = None) -> str:
-    """Blocks or unblocks who the form names; in all projects without ``project``. Returns the notice."""
-    who, unblocks = form.text("who"), request.path.endswith("/unblock")
-    await (store.work.blocks.unblock if unblocks else store.work.blocks.block)(who, project)
-    return "removed" if unblocks else "added"
-
-
-async def project_frame(context: AdminContext, request: web.Request, tab: str) -> dict[str, Any]:
-    """The variables of work_project.html. Raises UnknownProject."""
-    work = context.store.work
-    project = await work.projects.get(project_name(request))
-    (numbers,) = await work.statistics.read([project.name])
-    return {
-        "project": project,
-        "numbers": numbers,
-        "needs_probes": asks_for_probes(project) and not context.settings.probe.enabled,
-        "here": f"/work/{project.name}",
-        "tab": tab,
-    }
 
 
 def _shown(value: Any) -> str:
@@ -141,3 +292,26 @@ def _changes(form: Form) -> dict[str, Any]:
         else:
             changes[name] = text
     return changes
+
+
+def _sees_addresses(request: web.Request) -> bool:
+    return request[IDENTITY].may("operate")
+
+
+def _place(text: str) -> Place:
+    return cast("Place", text) if text in get_args(Place) else "todo"
+
+
+def _next(path: str, query: dict[str, str], cursor: str) -> str:
+    return f"{path}?{urlencode({**query, 'cursor': cursor})}" if cursor else ""
+
+
+def _hours(text: str) -> float:
+    """Raises ClientError."""
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = -1
+    if not 0 <= hours <= _MAX_HOURS:
+        raise ClientError("the age must be a number of hours")
+    return hours
