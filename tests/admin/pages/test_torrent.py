@@ -10,7 +10,7 @@ from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.conftest import Private
 from tests.admin.pages.page import get, send
 from tests.store.harness import ALICE, Store, endpoint, info_hash, peer_id, running, update
-from tracker.admin.pages.torrent import PEERS
+from tracker.admin.pages.torrents import PEERS
 from tracker.bittorrent import PeerId
 from tracker.settings.announces import TorrentSettings
 from tracker.settings.background import ProbeSettings

@@ -9,7 +9,7 @@ from tests.admin.pages.page import get, send
 from tests.admin.pages.test_users import leave_early
 from tests.store.harness import ALICE, endpoint, info_hash, update
 from tracker.admin.pages.formats import ratio
-from tracker.admin.pages.user import PAGE, ROTATED
+from tracker.admin.pages.users import PAGE, ROTATED
 from tracker.store.schema.multipliers import Multiplier
 from tracker.store.users.fields import FIELDS
 from tracker.wire.endpoint import format_endpoint

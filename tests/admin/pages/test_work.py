@@ -10,7 +10,7 @@ from tests.admin.pages.page import get, post_form, send
 from tests.store.harness import Store
 from tests.store.work.harness import add, claimed
 from tests.store.work.policy import seeding, swarm
-from tracker.admin.pages.work_project import PAGE
+from tracker.admin.pages.work import PAGE
 from tracker.bittorrent import InfoHash
 from tracker.settings.background import ProbeSettings
 from tracker.store.work.periods import week_of

@@ -16,10 +16,8 @@ from tracker.admin.pages.jobs import JobPages
 from tracker.admin.pages.live import OverviewPage
 from tracker.admin.pages.rendering import Pages, render, template_environment
 from tracker.admin.pages.system import SystemPages, TokenPage
-from tracker.admin.pages.torrent import TorrentPage
-from tracker.admin.pages.torrents import DenyListPage, TorrentPages
-from tracker.admin.pages.user import UserPage
-from tracker.admin.pages.users import UserPages
+from tracker.admin.pages.torrents import DenyListPage, TorrentPage, TorrentPages
+from tracker.admin.pages.users import UserPage, UserPages
 from tracker.admin.pages.work import WorkPages
 from tracker.admin.pages.world import WorldPages
 
