@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from tracker.admin import api, metrics, pages
+from tracker.admin import api, pages
 from tracker.admin.auth.auth import ACCESS, Access, access_middleware
 from tracker.admin.auth.hosts import Hosts, host_middleware
 from tracker.admin.auth.recording import recording_middleware
@@ -15,6 +15,7 @@ from tracker.admin.context import CONTEXT, AdminContext
 from tracker.admin.http import static_files
 from tracker.admin.http.connections import STOPPING, Limits, serving, size_limit_middleware
 from tracker.admin.http.problems import STORE_NOTICES, problem_middleware
+from tracker.admin.metrics import exposition
 from tracker.admin.pages import sign_in
 from tracker.settings.admin import AdminSettings
 from tracker.system.listeners import open_listeners
@@ -66,7 +67,7 @@ def make_app(context: AdminContext, settings: AdminSettings, addresses: Sequence
 
     app.on_shutdown.append(stop)
     app.add_routes([*_probes(context), *sign_in.routes(context), *static_files.routes()])
-    for part in (metrics, api, pages):
+    for part in (exposition, api, pages):
         app.add_routes(part.routes(context))
     pages.setup(app)
     return app

@@ -12,7 +12,7 @@ from tests.admin.conftest import PATIENCE, Admin, Serve
 from tests.waiting import eventually
 from tracker.admin.context import StreamLimits
 from tracker.admin.http.connections import Limits
-from tracker.admin.pages.live import LatestReading
+from tracker.admin.pages.overview import LatestReading
 from tracker.admin.server import serve_admin
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.admin.conftest import Admin
-from tracker.admin.pages.overview_readings import quantile, read_failures
+from tracker.admin.pages.overview import quantile, read_failures
 
 
 @pytest.mark.parametrize(

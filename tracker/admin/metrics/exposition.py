@@ -1,4 +1,8 @@
-"""Converts telemetry into the metric families of prometheus-client."""
+"""GET /metrics for Prometheus: metrics of this tracker, over all its processes, and of its store.
+
+A scrape queries the store with a deadline. Without the store, the metrics of the tracker are still exposed.
+docs/metrics.md lists the metrics and describes access.
+"""
 
 import platform
 import re
@@ -6,13 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from tracker import __version__
 from tracker.admin.context import AdminContext
-from tracker.admin.metrics.store_readings import StoreReadings
+from tracker.admin.metrics.store_readings import StoreReadings, read_store
 from tracker.admin.metrics.table import COUNTED, GAUGES, HISTOGRAMS, METRICS, WITH_LABELS, Source
 from tracker.admin.metrics.table import Metric as TableMetric
 from tracker.runtime.telemetry import BOUNDS, Histogram, Snapshot
@@ -31,6 +37,20 @@ PROCESS = CollectorRegistry()
 ProcessCollector(registry=PROCESS)
 PlatformCollector(registry=PROCESS)
 GCCollector(registry=PROCESS)
+
+
+def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
+    started = context.clock()
+
+    async def metrics(request: web.Request) -> web.Response:
+        store = await read_store(context.store)
+        scrape = Scrape(context.telemetry(), store, about(context, started))
+        encode, content_type = choose_encoder(",".join(request.headers.getall("Accept", [])))
+        response = web.Response(body=encode(scrape), headers={"Content-Type": content_type})
+        response.enable_compression()
+        return response
+
+    return [web.get("/metrics", metrics)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tracker.admin.pages.clients import ClientPages
 from tracker.admin.pages.dht import DhtPage
 from tracker.admin.pages.history import FailurePages, HistoryPages
 from tracker.admin.pages.jobs import JobPages
-from tracker.admin.pages.live import OverviewPage
+from tracker.admin.pages.overview import OverviewPage
 from tracker.admin.pages.rendering import Pages, render, template_environment
 from tracker.admin.pages.system import SystemPages, TokenPage
 from tracker.admin.pages.torrents import DenyListPage, TorrentPage, TorrentPages

@@ -1,7 +1,5 @@
 """Signing in, with a token or a one-time link, and signing out."""
 
-from typing import Any
-
 from aiohttp import web
 
 from tracker.admin.auth.auth import ACCESS, SIGN_IN, too_many
@@ -9,7 +7,7 @@ from tracker.admin.context import AdminContext
 from tracker.admin.http.connections import check_size
 from tracker.admin.http.cookies import cookie_of, delete_cookies, set_cookie
 from tracker.admin.http.form_body import read_form_body
-from tracker.admin.pages.rendering import render
+from tracker.admin.pages.rendering import done, render
 from tracker.store.access.tokens import Session
 from tracker.system.logger import Logger
 
@@ -23,7 +21,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
     tokens, seconds = context.store.tokens, context.settings.admin.session_seconds
 
     async def show(request: web.Request) -> web.Response:
-        return _page(request)
+        return render(request, "sign_in.html", {"failed": ""})
 
     # This form has no CSRF token, because no session exists yet. Its Origin is checked like that of every change, and a
     # sign-in always creates a new session, which prevents session fixation.
@@ -39,27 +37,17 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         if signed_in is None:
             if wait := request.app[ACCESS].note_failure(request):
                 raise too_many(wait)
-            return _page(request, "link" if link else "token", status=403)
+            return render(request, "sign_in.html", {"failed": "link" if link else "token"}, status=403)
         await tokens.sign_out(cookie_of(request))
         log.info("signed in", by=signed_in[0].name, address=request.remote or "unix")
-        response = _redirect("/")
+        response = done(request, "/")
         set_cookie(request, response, signed_in[1], seconds)
         return response
 
     async def sign_out(request: web.Request) -> web.Response:
         await tokens.sign_out(cookie_of(request))
-        response = _redirect(SIGN_IN)
+        response = done(request, SIGN_IN)
         delete_cookies(response)
         return response
 
     return [web.get(SIGN_IN, show), web.post(SIGN_IN, sign_in), web.post("/sign-out", sign_out)]
-
-
-def _page(request: web.Request, failed: str = "", status: int = 200) -> web.Response:
-    """``failed``: ``token`` or ``link`` if that was invalid, else empty."""
-    variables: dict[str, Any] = {"failed": failed}
-    return render(request, "sign_in.html", variables, status=status)
-
-
-def _redirect(path: str) -> web.Response:
-    return web.Response(status=303, headers={"Location": path})
