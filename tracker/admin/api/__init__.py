@@ -77,8 +77,6 @@ GROUPS: Sequence[Endpoints] = [
 
 
 def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    """Every route under /api."""
-
     async def describe(request: web.Request) -> web.Response:
         return web.Response(body=await asyncio.to_thread(_document_text), content_type="application/json")
 

@@ -19,8 +19,6 @@ Epoch = Annotated[int, Field(ge=0, le=MAX_END)]
 
 
 class AuditQuery(Query):
-    """Which entries are wanted."""
-
     actor: str = Field("", max_length=200, description="The name of an actor, or the id of a token.")
     operation: Annotated[str, Field(max_length=50)] = Field(
         "", description="An operation such as `user.edit`, or the first part of its name.", examples=["user"]
@@ -36,8 +34,6 @@ class AuditQuery(Query):
 
 
 class AuditPageQuery(AuditQuery):
-    """A page of the audit log."""
-
     cursor: str = Field(
         "", pattern=AUDIT_CURSOR, description="`next_cursor` of the previous page.", examples=["1800000000000-0"]
     )

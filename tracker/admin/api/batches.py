@@ -33,8 +33,6 @@ Saved = TypeVar("Saved")
 
 
 class Batch(Body):
-    """A body with many rows."""
-
     max_bytes: ClassVar[int] = MAX_BATCH_BYTES
 
 

@@ -183,8 +183,6 @@ FormFlag = Annotated[bool, BeforeValidator(_true_or_false), BeforeValidator(_low
 
 
 class Paged(Query):
-    """A page of a list."""
-
     cursor: Cursor = Field(0, description="`next_cursor` of the previous page; 0 for the first.")
     limit: Limit = Field(
         100, description="Items per page. A page of an unordered list may have more, or none, before the end."
@@ -197,8 +195,6 @@ class Paged(Query):
 
 
 class Items(Reply, Generic[T]):
-    """A list."""
-
     items: list[T]
 
 
@@ -209,8 +205,6 @@ class CursorPage(Items[T], Generic[T]):
 
 
 class NewestFirst(Items[T], Generic[T]):
-    """A page of a log."""
-
     next_before: str | None = Field(description="`before` of the next page; null on the last.")
 
 

@@ -39,8 +39,6 @@ class Selection(Query):
 
 
 class TorrentQuery(Selection):
-    """A page of torrents."""
-
     q: Annotated[str | None, Field(min_length=1, max_length=200)] = Field(
         None,
         description="Part of a name (case-insensitive) or start of an info hash; with a filter, part of a name only. "
@@ -70,8 +68,6 @@ class TorrentQuery(Selection):
 
 
 class UserQuery(Selection):
-    """A page of users."""
-
     q: Annotated[str | None, Field(min_length=1, max_length=200)] = Field(
         None,
         description="Part of a display name (case-insensitive), or a user ID. A search is ordered by name: it takes "

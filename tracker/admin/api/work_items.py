@@ -63,8 +63,6 @@ class ItemsNew(Body):
 
 
 class ListQuery(Query):
-    """How the items of a text are added."""
-
     queue: QueueName = "todo"
     claimant: ClaimantText | None = Field(None, description="Only this claimant may claim the items.")
     copies: Annotated[int, Field(ge=1, le=1000), BeforeValidator(number)] = Field(

@@ -22,7 +22,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from tracker.admin.auth.attempts import Attempts
-from tracker.admin.auth.hosts import SAFE_METHODS, came_from_a_page
+from tracker.admin.auth.hosts import SAFE_METHODS
 from tracker.admin.auth.permissions import OPEN, rule_of
 from tracker.admin.http.connections import mark_anonymous, mark_authenticated
 from tracker.admin.http.cookies import cookie_of
@@ -157,7 +157,11 @@ class Access:
             raise self._unknown(request)
         mark_authenticated(request)
         if resource is not None:
-            _check_role(identity, request.method, route)
+            rule = rule_of(request.method, route)
+            if rule is None:
+                raise Problem(403, detail="this route has no rule of access")
+            if not identity.may(rule.role):
+                raise Problem(403, detail=f"role {rule.role} is needed; yours is {identity.role}")
         if request.method not in SAFE_METHODS and identity.csrf:
             await _check_csrf(request, identity.csrf)
         request[IDENTITY] = identity
@@ -227,17 +231,8 @@ def too_many(wait: float) -> Problem:
     return Problem(429, detail="too many failed attempts", headers={"Retry-After": str(max(1, math.ceil(wait)))})
 
 
-def _check_role(identity: Identity, method: str, route: str) -> None:
-    """Raises Problem (403)."""
-    rule = rule_of(method, route)
-    if rule is None:
-        raise Problem(403, detail="this route has no rule of access")
-    if not identity.may(rule.role):
-        raise Problem(403, detail=f"role {rule.role} is needed; yours is {identity.role}")
-
-
 async def _check_csrf(request: web.Request, expected: str) -> None:
-    if not came_from_a_page(request):
+    if "Origin" not in request.headers:  # one that Hosts.check has validated
         raise Problem(403, detail="missing Origin header")
     given = request.headers.get(CSRF_HEADER)
     if given is None and request.content_type in (URL_ENCODED, MULTIPART):

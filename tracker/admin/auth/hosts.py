@@ -66,11 +66,6 @@ class Hosts:
         return found[0] == sent_to[0] and (found[1] or usual) == (sent_to[1] or usual)
 
 
-def came_from_a_page(request: web.Request) -> bool:
-    """Whether the request has an Origin header; Hosts.check has validated it."""
-    return "Origin" in request.headers
-
-
 def host_middleware(hosts: Hosts) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -6,14 +6,13 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from tracker.admin.auth.auth import IDENTITY, Identity
+from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.hosts import SAFE_METHODS
 from tracker.admin.auth.permissions import rule_of
 from tracker.admin.http.form_body import read_form_body
 from tracker.admin.http.problems import Handler
 from tracker.operations.audit import Caller, Change
 from tracker.operations.snapshots import ALL_USERS, Kind
-from tracker.store.access.audit import Way
 from tracker.store.store import Store
 from tracker.wire.endpoint import format_address
 
@@ -59,7 +58,9 @@ def recording_middleware(store: Store) -> Middleware:
         rule, is_api = rule_of(request.method, resource.canonical), request.path.startswith("/api/")
         if rule is None or not rule.operation:
             return await handler(request)
-        change = request[CHANGE] = Change(store, _caller(identity, is_api=is_api), rule.operation)
+        address = format_address(identity.address) if identity.address else ""
+        caller = Caller(identity.name, identity.role, "api" if is_api else "dashboard", identity.token_id, address)
+        change = request[CHANGE] = Change(store, caller, rule.operation)
         if not is_api:  # the API validates its parameters first: api/routing.py
             await touch_named(change, {**await read_form_body(request), **request.match_info})
         try:
@@ -71,12 +72,6 @@ def recording_middleware(store: Store) -> Middleware:
         return response
 
     return record
-
-
-def _caller(identity: Identity, *, is_api: bool) -> Caller:
-    address = format_address(identity.address) if identity.address else ""
-    way: Way = "api" if is_api else "dashboard"
-    return Caller(identity.name, identity.role, way, identity.token_id, address)
 
 
 async def touch_named(change: Change, values: Mapping[str, Any]) -> None:

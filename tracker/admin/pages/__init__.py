@@ -8,18 +8,8 @@ from aiohttp import web
 
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import CONTENT_TYPE, Handler
-from tracker.admin.pages.audit import AuditPage
-from tracker.admin.pages.clients import ClientPages
-from tracker.admin.pages.dht import DhtPage
-from tracker.admin.pages.history import FailurePages, HistoryPages
-from tracker.admin.pages.jobs import JobPages
-from tracker.admin.pages.overview import OverviewPage
+from tracker.admin.pages import audit, clients, dht, history, jobs, overview, system, torrents, users, work, world
 from tracker.admin.pages.rendering import Pages, render, template_environment
-from tracker.admin.pages.system import SystemPages, TokenPage
-from tracker.admin.pages.torrents import DenyListPage, TorrentPage, TorrentPages
-from tracker.admin.pages.users import UserPage, UserPages
-from tracker.admin.pages.work import WorkPages
-from tracker.admin.pages.world import WorldPages
 
 
 def setup(app: web.Application) -> None:
@@ -28,22 +18,22 @@ def setup(app: web.Application) -> None:
 
 
 _PAGES: Sequence[type[Pages]] = (
-    OverviewPage,
-    HistoryPages,
-    FailurePages,
-    TorrentPages,
-    DenyListPage,
-    TorrentPage,
-    UserPages,
-    UserPage,
-    WorldPages,
-    WorkPages,
-    DhtPage,
-    JobPages,
-    ClientPages,
-    SystemPages,
-    TokenPage,
-    AuditPage,
+    overview.OverviewPage,
+    history.HistoryPages,
+    history.FailurePages,
+    torrents.TorrentPages,
+    torrents.DenyListPage,
+    torrents.TorrentPage,
+    users.UserPages,
+    users.UserPage,
+    world.WorldPages,
+    work.WorkPages,
+    dht.DhtPage,
+    jobs.JobPages,
+    clients.ClientPages,
+    system.SystemPages,
+    system.TokenPage,
+    audit.AuditPage,
 )
 
 

@@ -74,8 +74,6 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Query(ListQuery):
-    """The options of the list of torrents."""
-
     path: ClassVar[str] = "/torrents"
     sorts: ClassVar[Mapping[Order, str]] = SORTS
     choices: ClassVar[Mapping[str, Mapping[str, str]]] = {name: values for name, (_, values) in FILTERS.items()}
@@ -104,8 +102,6 @@ class Query(ListQuery):
 
 
 class TorrentPages(Pages):
-    """Handlers of /torrents and /torrents/add."""
-
     def _announced_to(self, request: web.Request) -> dict[str, Any]:
         return {"announce_urls": announce_urls(self._context, request.host)}
 
@@ -269,8 +265,6 @@ SWITCHES: Mapping[str, Enabled] = {"enable": True, "pend": "pending", "disable":
 
 
 class TorrentPage(Pages):
-    """Handlers of one torrent, at /torrents/<info hash> and below."""
-
     @get("/torrents/{info_hash}", "torrent.html")
     async def show(self, request: web.Request) -> dict[str, Any]:
         torrent = await self._torrent(request)

@@ -52,8 +52,6 @@ STATES = {"": "All", "disabled": "Disabled", "blocked": "Download blocked"}
 
 @dataclass(frozen=True, slots=True)
 class Query(ListQuery):
-    """The options of the list of users."""
-
     path: ClassVar[str] = "/users"
     sorts: ClassVar[Mapping[Order, str]] = SORTS
     choices: ClassVar[Mapping[str, Mapping[str, str]]] = {"state": STATES}

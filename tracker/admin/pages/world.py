@@ -68,8 +68,6 @@ class Shape:
 
 
 class WorldPages(Pages):
-    """Handlers of the map and of each table."""
-
     @get("/world", "world.html")
     async def show(self, request: web.Request) -> dict[str, Any]:
         period = _period(request)
