@@ -77,7 +77,7 @@ class WorkPages(Pages):
     async def policy(self, request: web.Request) -> dict[str, Any]:
         frame = await self._frame(request, "/policy")
         try:
-            changes = await policy_preview(self._store, project_name(request), max_torrents=_PREVIEWED)
+            changes = await policy_preview(self._store, request.match_info["project"], max_torrents=_PREVIEWED)
         except ClientError as error:
             raise Problem(404, detail=str(error)) from error
         return {**frame, "changes": changes, "previewed": _PREVIEWED}
@@ -93,19 +93,19 @@ class WorkPages(Pages):
 
     @post("/work/{project}/settings", "project.edit", errors_on="settings")
     async def edit(self, request: web.Request, form: Form) -> web.Response:
-        name = project_name(request)
+        name = request.match_info["project"]
         await self._store.work.projects.edit(name, _changes(form))
         return done(request, f"/work/{name}/settings", "saved")
 
     @post("/work/{project}/delete", "project.delete", role="admin")
     async def delete(self, request: web.Request, form: Form) -> web.Response:
-        await self._store.work.projects.delete(project_name(request))
+        await self._store.work.projects.delete(request.match_info["project"])
         return done(request, "/work", "removed")
 
     async def _frame(self, request: web.Request, tab: str) -> dict[str, Any]:
         """The variables of work_project.html. Raises UnknownProject."""
         work = self._store.work
-        project = await work.projects.get(project_name(request))
+        project = await work.projects.get(request.match_info["project"])
         (numbers,) = await work.statistics.read([project.name])
         return {
             "project": project,
@@ -125,7 +125,7 @@ class WorkPages(Pages):
     async def results(self, request: web.Request) -> dict[str, Any]:
         """The query has ``by``, ``period`` and ``page``."""
         frame = await self._frame(request, "")
-        name, here = project_name(request), frame["here"]
+        name, here = request.match_info["project"], frame["here"]
         spans = periods.shown(self._clock())
         period = request.query.get("period", "")
         period = period if period in spans else "all"
@@ -153,7 +153,7 @@ class WorkPages(Pages):
     async def items(self, request: web.Request) -> dict[str, Any]:
         """The query has ``list``, ``claimant``, ``cursor`` and ``item``, to find one."""
         frame = await self._frame(request, "/items")
-        name = project_name(request)
+        name = request.match_info["project"]
         place = _place(request.query.get("list", ""))
         claimant, cursor = clean(request.query.get("claimant", ""), 30), request.query.get("cursor", "")
         try:
@@ -184,7 +184,7 @@ class WorkPages(Pages):
 
     @post("/work/{project}/items", "items.add", errors_on="items")
     async def add(self, request: web.Request, form: Form) -> web.Response:
-        name = project_name(request)
+        name = request.match_info["project"]
         text = form.text("items", _MAX_LIST)
         queue = form.text("queue")
         claimant = form.text("claimant")
@@ -195,13 +195,13 @@ class WorkPages(Pages):
 
     @post("/work/{project}/items/remove", "items.remove")
     async def remove(self, request: web.Request, form: Form) -> web.Response:
-        name = project_name(request)
+        name = request.match_info["project"]
         request[CHANGE].count(removed=await self._store.work.items.purge(name, [form.text("item")]))
         return done(request, f"/work/{name}/items", "removed", list=_place(form.text("list")))
 
     @post("/work/{project}/items/purge", "items.purge")
     async def purge(self, request: web.Request, form: Form) -> web.Response:
-        name, place = project_name(request), _place(form.text("list"))
+        name, place = request.match_info["project"], _place(form.text("list"))
         request[CHANGE].count(removed=await purge_items(self._store, name, place))
         return done(request, f"/work/{name}/items", "removed", list=place)
 
@@ -209,7 +209,7 @@ class WorkPages(Pages):
     async def claims(self, request: web.Request) -> dict[str, Any]:
         """The query has ``claimant``, ``item`` and ``cursor``."""
         frame = await self._frame(request, "/claims")
-        name, here = project_name(request), f"{frame['here']}/claims"
+        name, here = request.match_info["project"], f"{frame['here']}/claims"
         claimant, item = (clean(request.query.get(each, ""), 300) for each in ("claimant", "item"))
         cursor = request.query.get("cursor", "")[:_MAX_CURSOR]
         try:
@@ -232,7 +232,7 @@ class WorkPages(Pages):
     @post("/work/{project}/claims/release", "claims.release", errors_on="claims")
     async def release(self, request: web.Request, form: Form) -> web.Response:
         """Releases one claim, or all that match."""
-        name = project_name(request)
+        name = request.match_info["project"]
         hours = form.text("hours")
         await self._store.work.projects.get(name)
         released = await self._store.work.claims.release_all(
@@ -248,7 +248,7 @@ class WorkPages(Pages):
     @get("/work/{project}/blocked", "work_blocked.html")
     async def blocked(self, request: web.Request) -> dict[str, Any]:
         frame = await self._frame(request, "/blocked")
-        name, sees_addresses = project_name(request), _sees_addresses(request)
+        name, sees_addresses = request.match_info["project"], _sees_addresses(request)
         blocked = await self._store.work.blocks.all(name)
         shown = blocked if sees_addresses else [each for each in blocked if not is_address(each)]
         return {
@@ -262,12 +262,8 @@ class WorkPages(Pages):
     @post("/work/{project}/blocked", "block.add", errors_on="blocked")
     @post("/work/{project}/unblock", "block.remove", errors_on="blocked")
     async def block(self, request: web.Request, form: Form) -> web.Response:
-        name = project_name(request)
+        name = request.match_info["project"]
         return done(request, f"/work/{name}/blocked", await self._change_block(request, form, name))
-
-
-def project_name(request: web.Request) -> str:
-    return str(request.match_info["project"])
 
 
 def _shown(value: Any) -> str:

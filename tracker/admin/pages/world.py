@@ -76,9 +76,6 @@ class WorldPages(Pages):
         countries = [each for each in countries if each.name != UNKNOWN.country_name]
         shades = shades_of([users for _, users in countries])
         return {
-            "period": period,
-            "period_label": _label_of(period),
-            "periods": await self._periods("/world", period),
             "countries": [_place(one, "countries") for one in countries],
             "counted": sum(users for _, users in countries),
             "unknown": unknown,
@@ -86,16 +83,22 @@ class WorldPages(Pages):
             "shapes": shapes_of(countries, shades),
             "world": world(),
             "tables": [(board, LABELS[board], await self._lines(board, period, FEW)) for board in BOARDS[1:]],
-            "query": _address("", period),
             "problem": self._context.places.problem,
             "described": self._context.places.describe(),
-            **await self._memory(period),
+            **await self._of_period("/world", period),
         }
 
-    async def _memory(self, period: str) -> dict[str, Any]:
-        """Counting errors because the store was short of memory."""
+    async def _of_period(self, path: str, period: str) -> dict[str, Any]:
+        """Variables of each page of a period: among them, the counting errors because the store was short of memory."""
         totals = await self._store.counters.totals()
-        return {"skipped": totals["unique_skipped"], "may_exceed": await self._store.unique_users.may_exceed(period)}
+        return {
+            "period": period,
+            "period_label": _label_of(period),
+            "periods": await self._periods(path, period),
+            "query": _address("", period),
+            "skipped": totals["unique_skipped"],
+            "may_exceed": await self._store.unique_users.may_exceed(period),
+        }
 
     @post("/world/update", "places.update")
     async def update(self, request: web.Request, form: Form) -> web.Response:
@@ -139,15 +142,11 @@ class WorldPages(Pages):
         return {
             "board": board,
             "label": LABELS[board],
-            "period": period,
-            "period_label": _label_of(period),
-            "periods": await self._periods(f"/world/{board}", period),
             "lines": lines[:PAGE],
             "first": first + 1,
             "previous_url": _address(f"/world/{board}", period, number - 1) if number > 1 else "",
             "next_url": _address(f"/world/{board}", period, number + 1) if len(lines) > PAGE else "",
-            "query": _address("", period),
-            **await self._memory(period),
+            **await self._of_period(f"/world/{board}", period),
         }
 
     async def _periods(self, path: str, chosen: str) -> list[tuple[str, str, bool]]:
