@@ -221,11 +221,6 @@ def access_middleware(access: Access) -> Middleware:
     return admit
 
 
-async def still_signed_in(request: web.Request) -> bool:
-    """Whether the caller is still authenticated; event streams ask it periodically."""
-    return await request.app[ACCESS].identify(request) is not None
-
-
 def too_many(wait: float) -> Problem:
     """``wait`` is in seconds."""
     return Problem(429, detail="too many failed attempts", headers={"Retry-After": str(max(1, math.ceil(wait)))})

@@ -6,16 +6,15 @@ They are read once, at startup. A request path is only a key of that table, so i
 import gzip
 import hashlib
 import mimetypes
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from aiohttp import web
 
 from tracker.admin.http.problems import Problem
 
+_FOLDER = Path(__file__).parent.parent / "static"
 _FOR_EVER = "public, max-age=31536000, immutable"
 _ASK_AGAIN = "no-cache"
 _TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
@@ -34,23 +33,12 @@ class StaticFile:
 @cache
 def read_all() -> dict[str, StaticFile]:
     """All files in static/, by relative path."""
-    return {path: _read(path, file) for path, file in _walk(files("tracker.admin") / "static", "")}
+    return {path.relative_to(_FOLDER).as_posix(): _read(path) for path in _FOLDER.rglob("*") if path.is_file()}
 
 
-def _walk(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
-    if not folder.is_dir():
-        return
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _walk(entry, f"{path}{entry.name}/")
-        else:
-            yield f"{path}{entry.name}", entry
-
-
-def _read(path: str, file: Traversable) -> StaticFile:
-    content = file.read_bytes()
-    suffix = path[path.rfind(".") :]
-    kind = _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
+def _read(path: Path) -> StaticFile:
+    content = path.read_bytes()
+    kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     worth = kind.startswith(_GAINS_FROM_GZIP) and len(content) >= _MIN_GZIPPED_BYTES
     gzipped = gzip.compress(content, mtime=0) if worth else None
     return StaticFile(content, gzipped, kind, hashlib.sha256(content).hexdigest()[:20])

@@ -12,7 +12,6 @@ from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.errors import ClientError, Conflict, existing
 from tracker.operations import service
-from tracker.store.changes.webhooks import WebhookState
 from tracker.store.jobs.records import FINISHED, STATUSES, is_queue
 from tracker.store.users.site_rows import SyncState
 
@@ -42,9 +41,10 @@ class JobPages(Pages):
         number = page_number(request.query.get("page", ""))
         total = dict(queues).get(queue, {}).get(status, 0)
         here = f"/jobs?queue={queue}&status={status}"
+        urls = [url.get_secret_value() for url in self._context.settings.changes.webhook_urls]
         return {
             "queues": queues,
-            "webhooks": await self._webhooks(),
+            "webhooks": await self._store.webhooks.all(urls),
             "site": await self._site(),
             "queue": queue,
             "status": status,
@@ -55,10 +55,6 @@ class JobPages(Pages):
             "here": f"{here}&page={number}",
             **turned(here, number, PAGE, total),
         }
-
-    async def _webhooks(self) -> list[tuple[str, WebhookState]]:
-        urls = self._context.settings.changes.webhook_urls
-        return await self._store.webhooks.all([url.get_secret_value() for url in urls])
 
     async def _site(self) -> SyncState | None:
         """None where no site's database is kept."""

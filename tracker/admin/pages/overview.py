@@ -18,7 +18,7 @@ import orjson
 from aiohttp import web
 from redis.exceptions import RedisError
 
-from tracker.admin.auth.auth import IDENTITY, still_signed_in
+from tracker.admin.auth.auth import ACCESS, IDENTITY
 from tracker.admin.context import AdminContext
 from tracker.admin.http.connections import STOPPING
 from tracker.admin.http.problems import Problem
@@ -306,20 +306,30 @@ class OverviewPage(Pages):
                     await stopping.wait()
 
     async def _event(self) -> bytes:
-        problems = list(self._context.problems())
+        problems, notices = list(self._context.problems()), self._context.store.shards.notices()
         try:
             reading = await self._latest_reading.latest()
         except (StoreUnavailable, RedisError):
-            notices = self._context.store.shards.notices()
             outage = "" if problems or notices else UNAVAILABLE
             return _encoded("unavailable", {"problems": problems, "notices": notices, "text": outage})
-        return _encoded("figures", message(reading, problems, self._context.store.shards.notices()))
+        figures = {
+            "at": int(reading.at),
+            "texts": texts(reading),
+            "tones": tones(reading),
+            "sparks": sparks(reading.slices),
+            "charts": charts(reading.slices),
+            "failures": reading.failures,
+            "problems": problems,
+            "notices": notices,
+            "requests": reading.totals["requests"],
+        }
+        return _encoded("figures", figures)
 
 
 async def _still_signed_in(request: web.Request) -> bool:
     """True while the store is unavailable: the stream stays open and shows no data."""
     try:
-        return await still_signed_in(request)
+        return await request.app[ACCESS].identify(request) is not None
     except (StoreUnavailable, RedisError):
         return True
 
@@ -327,21 +337,6 @@ async def _still_signed_in(request: web.Request) -> bool:
 async def _send(response: web.StreamResponse, data: bytes) -> None:
     async with asyncio.timeout(WRITE_SECONDS):
         await response.write(data)
-
-
-def message(reading: OverviewReading, problems: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
-    """The data of a ``figures`` event, for live.js."""
-    return {
-        "at": int(reading.at),
-        "texts": texts(reading),
-        "tones": tones(reading),
-        "sparks": sparks(reading.slices),
-        "charts": charts(reading.slices),
-        "failures": reading.failures,
-        "problems": problems,
-        "notices": notices,
-        "requests": reading.totals["requests"],
-    }
 
 
 def _encoded(event: str, data: dict[str, Any]) -> bytes:

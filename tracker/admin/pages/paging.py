@@ -19,12 +19,6 @@ _AROUND = 2
 """Page numbers on each side of the current one."""
 
 
-def read_size(request: web.Request) -> int:
-    """The chosen number of rows; DEFAULT_SIZE if invalid."""
-    text = request.query.get("size", "")
-    return int(text) if text in map(str, SIZES) else DEFAULT_SIZE
-
-
 def numbered(page: int, size: int, shown: int, total: int | None, href: Callable[[int], str]) -> dict[str, Any]:
     """The variables of the macro ``paging`` for a list whose number of entries is known. ``page`` begins with 1;
     ``shown``: rows of this page."""
@@ -82,7 +76,7 @@ class ListQuery:
     @classmethod
     def read(cls, request: web.Request) -> Self:
         asked, usual = request.query, cls()
-        sort, order = asked.get("sort", ""), asked.get("order", "")
+        sort, order, size = (asked.get(name, "") for name in ("sort", "order", "size"))
         chosen = {name: asked.get(name, "") for name in cls.choices}
         return cls(
             **{name: value for name, value in chosen.items() if value in cls.choices[name]},
@@ -91,7 +85,7 @@ class ListQuery:
             text=clean(asked.get("q", ""), _MAX_SEARCH_LENGTH),
             page=page_number(asked.get("page", "")),
             cursor=cls.checked(clean(asked.get("cursor", ""), _MAX_CURSOR_LENGTH)),
-            size=read_size(request),
+            size=int(size) if size in map(str, SIZES) else DEFAULT_SIZE,
         )
 
     @staticmethod
