@@ -37,7 +37,8 @@ class AuditPage(Pages):
         entries: list[AuditEntry] = []
         after = ""
         try:
-            wanted = _filter(texts, self._clock())
+            since, until = (parse_past(texts[name], self._clock()) for name in ("since", "until"))
+            wanted = AuditFilter(texts["actor"], texts["operation"], texts["object"], texts["way"], since, until)
             entries, after = await _page(self._store.audit, wanted, cursor)
         except ClientError as problem:
             wanted, error = AuditFilter(), str(problem)
@@ -88,12 +89,6 @@ def _continues(call: AuditEntry, entry: AuditEntry) -> bool:
 
 def _call_of(entry: AuditEntry) -> tuple[object, ...]:
     return entry.actor, entry.token_id, entry.way, entry.address, entry.operation, entry.details
-
-
-def _filter(texts: dict[str, str], now: float) -> AuditFilter:
-    """Raises ClientError for an invalid time."""
-    since, until = (parse_past(texts[name], now) for name in ("since", "until"))
-    return AuditFilter(texts["actor"], texts["operation"], texts["object"], texts["way"], since, until)
 
 
 def changed(each: ChangedObject) -> list[tuple[str, str, str]]:

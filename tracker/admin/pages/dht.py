@@ -25,13 +25,9 @@ class NodeView(NamedTuple):
 
 
 class DhtPage(Pages):
-    @get("/dht")
-    async def show(self, request: web.Request) -> web.Response:
+    @get("/dht", "dht.html")
+    async def show(self, request: web.Request) -> web.Response | dict[str, Any]:
         """htmx gets only the part that changes."""
-        part = wants_part(request)
-        return render(request, "parts/dht.html" if part else "dht.html", await self._variables())
-
-    async def _variables(self) -> dict[str, Any]:
         now, store, settings = self._clock(), self._store, self._context.settings.dht
         nodes = [_view(status, now) for status in await store.dht_nodes.statuses()]
         announced, hashes = await store.dht_nodes.hashes(None, 0, HASHES)
@@ -39,7 +35,7 @@ class DhtPage(Pages):
         found = await store.dht_torrents.last_lookups(0, LOOKUPS)
         times = dict(found)
         torrents = await store.torrents.by_ids([torrent_id for torrent_id, _ in found])
-        return {
+        variables = {
             "is_here": any(node.status.name == settings.node_name for node in nodes),
             "nodes": nodes,
             "families": FAMILIES,
@@ -49,6 +45,7 @@ class DhtPage(Pages):
             "looked_up": await store.dht_torrents.looked_up_count(),
             "now": now,
         }
+        return render(request, "parts/dht.html", variables) if wants_part(request) else variables
 
 
 def _view(status: NodeStatus, now: float) -> NodeView:

@@ -102,9 +102,6 @@ class Query(ListQuery):
 
 
 class TorrentPages(Pages):
-    def _announced_to(self, request: web.Request) -> dict[str, Any]:
-        return {"announce_urls": announce_urls(self._context, request.host)}
-
     @get("/torrents")
     async def show(self, request: web.Request) -> web.Response:
         query, listing = Query.read(request), self._store.torrent_listing
@@ -120,7 +117,7 @@ class TorrentPages(Pages):
             "headings": query.headings(),
             "registered": registered,
             "complete": complete,
-            **self._announced_to(request),
+            "announce_urls": announce_urls(self._context, request.host),
             **page,
         }
         if not wants_part(request):
@@ -220,7 +217,8 @@ class TorrentPages(Pages):
         return await add_torrent(self._store, parse_hash(text), fields)
 
     def _answer(self, request: web.Request, added: list[Added], refused: list[Refused], status: int) -> web.Response:
-        variables = {"added": added, "refused": refused, "max_files": MAX_FILES, **self._announced_to(request)}
+        urls = announce_urls(self._context, request.host)
+        variables = {"added": added, "refused": refused, "max_files": MAX_FILES, "announce_urls": urls}
         return render(request, "torrents_add.html", variables, status=status)
 
 
