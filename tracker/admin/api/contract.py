@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, RootModel, create_model
 
 from tracker.admin.auth.auth import Identity
 from tracker.admin.auth.permissions import Rule, add_rule
+from tracker.admin.auth.recording import KINDS
 from tracker.admin.context import AdminContext
 from tracker.operations.audit import Change
 from tracker.store.access.tokens import Role
@@ -27,16 +28,6 @@ from tracker.store.store import Store
 
 ROOT = "/api/v1"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-_OBJECTS = {
-    "user_id": "user",
-    "info_hash": "torrent",
-    "project": "project",
-    "group_id": "group",
-    "queue": "queue",
-    "id": "or deleted job",
-    "token_id": "token",
-}
-"""What a parameter of a path names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +220,7 @@ class Endpoints:
 
 def _missing(parameters: Sequence[str]) -> str:
     """What status 404 says of a path with these parameters."""
-    objects = [_OBJECTS[name] for name in parameters if name in _OBJECTS]
+    objects = [KINDS[name] for name in parameters if name in KINDS and name != "prefix"]
     return f"Unknown {' or '.join(objects)}." if objects else "Not found." if parameters else ""
 
 

@@ -14,6 +14,7 @@ from tracker.store.schema.record import shown
 
 endpoints = Endpoints("jobs", "Background jobs: pending, running and finished.")
 
+_UNKNOWN = "Unknown or deleted job."
 QueueText = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}$", description="Queue name.", examples=["reprocess"])]
 JobIdText = Annotated[str, Field(pattern="^[0-9]{1,20}$", description="Job ID.", examples=["42"])]
 
@@ -120,7 +121,7 @@ async def _check(call: Call, queue: str) -> None:
     existing(queue in await call.store.jobs.queues(), "queue")
 
 
-@endpoints.get("/jobs/{id}", "Show a job")
+@endpoints.get("/jobs/{id}", "Show a job", missing=_UNKNOWN)
 async def show(call: Call, id: JobIdText) -> JobRow:
     return _row(existing(await call.store.jobs.get(id), "job"))
 
@@ -129,6 +130,7 @@ async def show(call: Call, id: JobIdText) -> JobRow:
     "/jobs/{id}/retry",
     "Run a job again",
     "jobs.retry",
+    missing=_UNKNOWN,
     conflict="It is pending, running or completed, or a job with the same payload is.",
 )
 async def retry(call: Call, id: JobIdText) -> JobRow:

@@ -19,7 +19,7 @@ from tracker.wire.endpoint import format_address
 CHANGE = web.RequestKey("change", Change)
 """The change that a request makes; missing if it makes none."""
 
-_KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, Kind] = {
     "info_hash": "torrent",
     "user_id": "user",
     "group_id": "group",
@@ -83,7 +83,7 @@ async def touch_named(change: Change, values: Mapping[str, Any]) -> None:
         await change.touch("multipliers", ALL_USERS)
     if change.operation == "project.create" and "name" in texts:
         await change.touch("project", texts["name"])
-    for name, kind in _KINDS.items():
+    for name, kind in KINDS.items():
         if name in texts and change.operation.startswith(_ONLY.get(name, "")):
             await change.touch(kind, texts[name])
     if "user_id" not in texts and "passkey" in texts:
@@ -98,7 +98,7 @@ def note_created(change: Change, reply: object) -> None:
     for name in () if is_known else _NEW:
         value = getattr(reply, name, None)
         if isinstance(value, str) and value:
-            change.created(_KINDS[name], value)
+            change.created(KINDS[name], value)
     if hasattr(reply, "info_hash"):  # a torrent, whose numbers are not those of the call
         return
     numbers = {name: getattr(reply, name, None) for name in _COUNTS}

@@ -118,7 +118,9 @@ class Connection(GuardedConnection):
         return not (self.authenticated or self._force_close or self._manager is None or self._body.is_eof())
 
     def malformed_reply(self, error: BaseException | None) -> web.StreamResponse:
-        return _closing(malformed(error))
+        if isinstance(error, LineTooLong):
+            return _closing(Problem(431, detail="request line or header too long"))
+        return _closing(Problem(400, detail="malformed HTTP request"))
 
     def crash_reply(self, request: web.BaseRequest, error: BaseException | None) -> web.StreamResponse:
         if isinstance(error, ConnectionError):
@@ -261,9 +263,3 @@ def _time_out_anonymous_body(request: web.Request, connection: Connection) -> No
 def _time_out_body(request: web.Request) -> None:
     if not request.content.is_eof():
         request.content.set_exception(Problem(408, detail="request body timed out", headers={"Connection": "close"}))
-
-
-def malformed(error: BaseException | None) -> Problem:
-    if isinstance(error, LineTooLong):
-        return Problem(431, detail="request line or header too long")
-    return Problem(400, detail="malformed HTTP request")
