@@ -106,7 +106,7 @@ async def limit(call: Call, queue: QueueText, body: LimitsOfQueue) -> QueueRow:
 async def list_all(call: Call, queue: QueueText, query: JobQuery) -> JobPage:
     await _check(call, queue)
     jobs = call.store.jobs
-    rows = [_row(job) for job in await jobs.page(queue, query.status, query.offset, query.limit)]
+    rows = [JobRow(**shown(job)) for job in await jobs.page(queue, query.status, query.offset, query.limit)]
     return JobPage.of(query, rows, (await jobs.sizes(queue))[query.status])
 
 
@@ -123,7 +123,7 @@ async def _check(call: Call, queue: str) -> None:
 
 @endpoints.get("/jobs/{id}", "Show a job", missing=_UNKNOWN)
 async def show(call: Call, id: JobIdText) -> JobRow:
-    return _row(existing(await call.store.jobs.get(id), "job"))
+    return JobRow(**shown(existing(await call.store.jobs.get(id), "job")))
 
 
 @endpoints.post(
@@ -149,7 +149,3 @@ async def reprocess(call: Call, body: ReprocessFilter) -> JobEnqueued:
 async def sweep(call: Call) -> JobEnqueued:
     """Queues a job that removes timed-out peers, repairs counts and forgets empty torrents."""
     return JobEnqueued.from_record(await service.sweep(call.store.jobs))
-
-
-def _row(job: Job) -> JobRow:
-    return JobRow(**shown(job))

@@ -102,7 +102,11 @@ async def list_all(call: Call, project: ProjectText, query: ItemQuery) -> ItemPa
         project, query.list, claimant=query.claimant or "", cursor=query.cursor, count=query.limit
     )
     is_done = query.list == "done" and query.claimant is None
-    rows = [_row(item, score, is_done=is_done) for item, score in page.entries]
+    # The score of an item is when it was done (epoch s), or its place.
+    rows = [
+        ItemRow(item=item, place=None if is_done else score, done_at=int(score) if is_done else None)
+        for item, score in page.entries
+    ]
     return ItemPage(items=rows, next_cursor=page.cursor or None)
 
 
@@ -141,8 +145,3 @@ async def show(call: Call, project: ProjectText, query: ItemName) -> ItemDetails
 async def remove(call: Call, project: ProjectText, query: ItemName) -> None:
     """Its copies in queues are removed; if it is done, that is forgotten. Claims stay."""
     existing(await call.store.work.items.purge(project, [query.name]), "item")
-
-
-def _row(item: str, score: float, *, is_done: bool) -> ItemRow:
-    """``score``: when the item was done (epoch s), or its place."""
-    return ItemRow(item=item, place=None if is_done else score, done_at=int(score) if is_done else None)

@@ -6,7 +6,7 @@ docs/metrics.md lists the metrics and describes access.
 
 import platform
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -163,15 +163,11 @@ def _families(values: dict[Source, float], histograms: Histograms) -> Iterator[M
         if metric.kind == "histogram":
             yield from _histogram(metric, histograms)
         elif metric.name in samples:
-            yield _family(metric, samples[metric.name])
-
-
-def _family(metric: TableMetric, samples: Iterable[tuple[Sequence[str], float]]) -> Metric:
-    make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    family = make(metric.name, metric.help, labels=metric.labels)
-    for labels, value in samples:
-        family.add_metric(labels, value)
-    return family
+            make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = make(metric.name, metric.help, labels=metric.labels)
+            for label_values, value in samples[metric.name]:
+                family.add_metric(label_values, value)
+            yield family
 
 
 def _histogram(metric: TableMetric, histograms: Histograms) -> Iterator[Metric]:

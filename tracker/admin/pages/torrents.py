@@ -268,6 +268,9 @@ class TorrentPage(Pages):
         torrent = await self._torrent(request)
         cursor, peers = await self._peers(torrent, 0)
         points = await self._store.torrents.history(torrent)
+        unique_users = self._store.unique_users
+        places = await unique_users.places(torrent.info_hash, _PLACES)
+        countries = [entry for scope, entry in places if scope == "countries"]
         return {
             "torrent": torrent,
             "state": state_of(torrent),
@@ -278,7 +281,8 @@ class TorrentPage(Pages):
             "scored": bool(points),
             "announce_urls": announce_urls(self._context, request.host),
             "has_file": await asyncio.to_thread(self._context.torrent_files.has, torrent.info_hash),
-            **await self._unique_users(torrent),
+            "users": await unique_users.users_of(f"torrents.{torrent.info_hash.hex()}.users"),
+            "countries": [(readable(name), users) for name, users in countries[:COUNTRIES]],
         }
 
     @get("/torrents/{info_hash}/charts/{chart}")
@@ -318,15 +322,6 @@ class TorrentPage(Pages):
         views = await peer_views(self._store, peers, self._context.places)
         prefixes = [format_prefix(peer.peer_id[:8]) for peer in peers]
         return after, [(view, country_name(view.country), prefix) for view, prefix in zip(views, prefixes, strict=True)]
-
-    async def _unique_users(self, torrent: Torrent) -> dict[str, Any]:
-        unique_users = self._store.unique_users
-        places = await unique_users.places(torrent.info_hash, _PLACES)
-        countries = [entry for scope, entry in places if scope == "countries"][:COUNTRIES]
-        return {
-            "users": await unique_users.users_of(f"torrents.{torrent.info_hash.hex()}.users"),
-            "countries": [(readable(name), users) for name, users in countries],
-        }
 
     @post("/torrents/{info_hash}/edit", "torrent.edit", errors_on="show")
     async def edit(self, request: web.Request, form: Form) -> web.Response:
