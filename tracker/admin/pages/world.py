@@ -89,12 +89,16 @@ class WorldPages(Pages):
         }
 
     async def _of_period(self, path: str, period: str) -> dict[str, Any]:
-        """Variables of each page of a period: among them, the counting errors because the store was short of memory."""
-        totals = await self._store.counters.totals()
+        """Variables of each page of a period. ``periods``: (URL, label, whether selected). The last two are counting
+        errors because the store was short of memory."""
+        totals, now = await self._store.counters.totals(), self._clock()
+        months = [month_start(now, -back).strftime("%Y-%m") for back in range(MONTHS_KEPT + 1)]
+        known = await self._store.unique_users.with_users(months)
+        kept = [month for month in months if month == period or month in known]
         return {
             "period": period,
             "period_label": _label_of(period),
-            "periods": await self._periods(path, period),
+            "periods": [(_address(path, each), _label_of(each), each == period) for each in (ALL_TIME, *kept)],
             "query": _address("", period),
             "skipped": totals["unique_skipped"],
             "may_exceed": await self._store.unique_users.may_exceed(period),
@@ -148,14 +152,6 @@ class WorldPages(Pages):
             "next_url": _address(f"/world/{board}", period, number + 1) if len(lines) > PAGE else "",
             **await self._of_period(f"/world/{board}", period),
         }
-
-    async def _periods(self, path: str, chosen: str) -> list[tuple[str, str, bool]]:
-        """(URL, label, whether selected): all time, and the months with data."""
-        now = self._clock()
-        months = [month_start(now, -back).strftime("%Y-%m") for back in range(MONTHS_KEPT + 1)]
-        known = await self._store.unique_users.with_users(months)
-        kept = [month for month in months if month == chosen or month in known]
-        return [(_address(path, period), _label_of(period), period == chosen) for period in (ALL_TIME, *kept)]
 
     @get("/world/{board}/place", "world_place.html")
     async def place(self, request: web.Request) -> dict[str, Any]:

@@ -182,20 +182,16 @@ async def update_user(call: SiteCall, query: ChangedUser) -> None:
 
 
 async def remove_user(call: SiteCall, query: UserQuery) -> None:
-    await _disable(call, query.passkey)
+    """Gazelle removes a disabled user, and adds the user again later: totals and history stay. An unknown user is
+    removed already."""
+    if (user := await call.store.users.get(query.passkey)) is not None:
+        await call.change.touch("user", user.user_id)
+        await call.store.users.edit(user.user_id, {"enabled": False, "reason": DISABLED})
 
 
 async def remove_users(call: SiteCall, query: Users) -> None:
     for passkey in query.passkeys:
-        await _disable(call, passkey)
-
-
-async def _disable(call: SiteCall, passkey: str) -> None:
-    """Gazelle removes a disabled user, and adds the user again later: totals and history stay. An unknown user is
-    removed already."""
-    if (user := await call.store.users.get(passkey)) is not None:
-        await call.change.touch("user", user.user_id)
-        await call.store.users.edit(user.user_id, {"enabled": False, "reason": DISABLED})
+        await remove_user(call, UserQuery(passkey=passkey))
 
 
 async def change_passkey(call: SiteCall, query: ChangedPasskey) -> None:
