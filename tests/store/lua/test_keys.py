@@ -47,9 +47,8 @@ BEYOND: dict[str, str] = {
     "i:seeders i:snatches i:torrent_* removing:torrents stats:* sweeping torrent_id "
     "torrents",
     "add_token": "admin:token:* admin:tokens",
-    "add_user": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_downloaded "
-    "i:user_name i:user_ratio i:user_uploaded once:* removing u:* u:*:active user:* user_id "
-    "users",
+    "add_user": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_name once:* "
+    "removing u:* u:*:active user:* user_id users",
     "adopt": "copies copies:rows copies:version deleting u:* user:* user_id users whitelist",
     "allow": "changes denied edits",
     "announce": "addresses addresses:full changed changes deleting dht:peers:* download_multiplier "
@@ -83,9 +82,8 @@ BEYOND: dict[str, str] = {
     "i:leechers i:processed i:score i:seeders i:snatches p:*:torrents stats:* sweeping u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
     "edit": "changes edits i:name i:seeders i:torrent_* removing:torrents",
-    "edit_user": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_downloaded "
-    "i:user_name i:user_ratio i:user_uploaded once:* removing u:* u:*:active user:* user_id "
-    "users",
+    "edit_user": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_name once:* "
+    "removing u:* u:*:active user:* user_id users",
     "end_removal": "deleting groups removing removing:torrents u:* u:*:active user:*",
     "enqueue": "job job:* q q:*: q:*:limits",
     "enqueue_slot": "job job:* q q:*: q:*:limits q:*:slot",
@@ -118,7 +116,7 @@ BEYOND: dict[str, str] = {
     "remember_peers": "deleting u:*",
     "record_updates": "changes u:*:t:* updated",
     "read_users": "u:* user:* users",
-    "rank_users": "i:user_* i:user_downloaded i:user_ratio i:user_uploaded u:* user:* users",
+    "rank_users": "i:user_* u:* user:* users",
     "reap": "addresses changed changes due:* gap groups heartbeat i:* i:empty i:hnr i:hnr_pending "
     "i:leechers i:processed i:score i:seeders i:snatches p:*:torrents stats:* sweeping u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
@@ -132,9 +130,8 @@ BEYOND: dict[str, str] = {
     "rotate_user": "copies copies:rows copies:version changes deleting edits u:* user:* user_id users",
     "save_cursor": "job:* q:*:running",
     "save_group": "groups",
-    "save_users": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_downloaded "
-    "i:user_name i:user_ratio i:user_uploaded once:* removing u:* u:*:active user:* user_id "
-    "users",
+    "save_users": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_name once:* "
+    "removing u:* u:*:active user:* user_id users",
     "score": "i:processed i:score leases:torrents",
     "scrape": "user:*",
     "search": "i:name",
@@ -142,7 +139,7 @@ BEYOND: dict[str, str] = {
     "session": "admin:session:* admin:token:* admin:tokens",
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all i:client:joins:all unlisted_clients",
-    "sum_users": "i:hnr i:user_downloaded i:user_ratio i:user_uploaded u:*",
+    "sum_users": "i:hnr i:user_* u:*",
     "sweep": "addresses changed changes deleting denied dht:peers:* dht:peers:*:6 due:* gap groups "
     "heartbeat i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name "
     "i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: p:*:torrents "

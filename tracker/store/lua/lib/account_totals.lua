@@ -1,4 +1,6 @@
 -- account_totals.lua: the totals of a user on a torrent that decide about a hit-and-run.
+--@ include lib/changes.lua
+--@ include lib/hit_and_runs.lua
 
 local function total(text)
   local n = tonumber(text or '') or 0

@@ -1,10 +1,8 @@
 -- user_fields.lua: the fields of a user that a program sets: reads them from an argument, and writes them.
 --@ include lib/names.lua
---@ include lib/user_ranks.lua
---@ include lib/user_states.lua
+--@ include lib/user_lists.lua
 --@ include lib/user_copies.lua
 --@ include lib/removed_users.lua
---@ include lib/hidden_users.lua
 
 -- A user as fields.py packs one, as JSON: id or '', passkey or '', `random`: the passkey for a user who has none,
 -- `folded`: the folded name if a name is among the fields. Then the fields with their values, '' to delete one: rights
@@ -32,8 +30,8 @@ local function set_fields(key, fields)
   if #cleared > 0 then call('HDEL', key, unpack(cleared)) end
 end
 
--- Also notes the rights for write_states(), and has the peers of a user who may not announce removed; `uid` is nil or
--- false if the passkey is not listed as that of a user.
+-- Also notes the rights for write_user_lists(), and has the peers of a user who may not announce removed; `uid` is nil
+-- or false if the passkey is not listed as that of a user.
 local function write_rights(passkey, user, uid)
   set_fields(P .. 'user:' .. passkey, user.rights)
   for right in pairs(STATES) do
@@ -66,7 +64,7 @@ local function is_first(once, row)
   return first
 end
 
--- Writes the fields of `u:<uid>`, lists the name, and notes the totals for write_ranks(). `before` is what
+-- Writes the fields of `u:<uid>`, lists the name, and notes the totals for write_user_lists(). `before` is what
 -- stored_user() has read. Totals of a new user are the part that is in no shard; of another, sum_users.lua finds it.
 local function write_account(uid, user, before, with_totals, is_new)
   local fields, totals = user.profile, with_totals and user.totals or {}

@@ -23,7 +23,6 @@ local rights = user.rights
 rights.user_id, rights.enabled, rights.can_leech = uid, rights.enabled or '1', rights.can_leech or '1'
 write_rights(passkey, user, uid)
 write_account(uid, user, before, true)
-write_ranks()
-write_states()
+write_user_lists()
 record_edit(uid, '')
 return uid

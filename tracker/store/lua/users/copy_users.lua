@@ -7,7 +7,6 @@
 local P, call = KEYS[1], redis.call
 --@ include lib/user_id_check.lua
 --@ include lib/removed_users.lua
---@ include lib/hidden_users.lua
 if (call('GET', P .. 'copied') or '0') ~= ARGV[1] then return 0 end
 
 -- The rest of the user is deleted by delete_user.lua.

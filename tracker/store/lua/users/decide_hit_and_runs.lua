@@ -8,8 +8,6 @@
 local P, call, now, max_changes = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[5])
 --@ include lib/hit_and_run_rules.lua
 --@ include lib/outage.lua
---@ include lib/changes.lua
---@ include lib/hit_and_runs.lua
 --@ include lib/account_totals.lua
 local _, outage_until, steady = last_outage(unpack(call('MGET', P .. 'gap', P .. 'heartbeat')))
 if now < outage_until + tonumber(ARGV[4]) then return { 0, 0 } end

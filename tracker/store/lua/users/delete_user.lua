@@ -8,7 +8,6 @@ local P, call = KEYS[1], redis.call
 --@ include lib/user_id_check.lua
 --@ include lib/user_copies.lua
 --@ include lib/removed_users.lua
---@ include lib/hidden_users.lua
 local uid, passkey = ARGV[1], ARGV[2]
 local user, deleting = P .. 'u:' .. uid, P .. 'deleting'
 -- A passkey to which a site gave an invalid id, or another user's id, is deleted alone.

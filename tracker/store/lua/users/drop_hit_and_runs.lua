@@ -7,8 +7,6 @@
 -- Answer    { cursor, '0' at the end; how many were removed }
 local P, call, max_changes = KEYS[1], redis.call, tonumber(ARGV[5])
 --@ include lib/hit_and_run_rules.lua
---@ include lib/changes.lua
---@ include lib/hit_and_runs.lua
 --@ include lib/account_totals.lua
 local uid, dropped = ARGV[1], 0
 local owed = P .. 'u:' .. uid .. ':hnr'

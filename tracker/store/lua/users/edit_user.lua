@@ -18,7 +18,6 @@ local before = beyond_rights and stored_user(uid)
 if next(user.adds) and not is_first(ARGV[2], '0') then user.adds = {} end
 write_rights(user.passkey, user, is_user_id(uid) and is_listed(uid, user.passkey) and uid)
 if beyond_rights then write_account(uid, user, before, true) end
-write_ranks()
-write_states()
+write_user_lists()
 record_edit(uid, '')
 return uid

@@ -5,8 +5,6 @@
 -- ARGV[3..] torrent ids, at most some hundreds
 -- Answer    how many were hit-and-runs or pending
 local P, call, max_changes = KEYS[1], redis.call, tonumber(ARGV[2])
---@ include lib/changes.lua
---@ include lib/hit_and_runs.lua
 --@ include lib/account_totals.lua
 local uid, forgiven = ARGV[1], 0
 local owed = P .. 'u:' .. uid .. ':hnr'

@@ -3,8 +3,7 @@
 -- ARGV[1]   cursor in `users` ('0' at the start)   ARGV[2] users, approximately
 -- Answer    { the next cursor, '0' at the end; how many were visited }
 local P, call = KEYS[1], redis.call
---@ include lib/user_ranks.lua
---@ include lib/user_states.lua
+--@ include lib/user_lists.lua
 local page = call('ZSCAN', P .. 'users', ARGV[1], 'COUNT', ARGV[2])
 for i = 1, #page[2], 2 do
   local uid = string.format('%.0f', tonumber(page[2][i + 1]))
@@ -16,6 +15,5 @@ for i = 1, #page[2], 2 do
   local v = redis.pcall('HMGET', P .. 'u:' .. uid, 'uploaded', 'downloaded')
   if not v.err then note_rank(uid, v[1], v[2]) end -- totals of a wrong type: leave this user out
 end
-write_ranks()
-write_states()
+write_user_lists()
 return { page[1], #page[2] / 2 }

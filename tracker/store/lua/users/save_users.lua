@@ -62,6 +62,5 @@ for i = 4, #ARGV do
   end
 end
 pcall(raise_last_id, highest) -- of a wrong type: the ids are given out by their keys alone
-write_ranks()
-write_states()
+write_user_lists()
 return answers

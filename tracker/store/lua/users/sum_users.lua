@@ -5,7 +5,7 @@
 -- Answer    how many users there are no longer
 local P, call = KEYS[1], redis.call
 --@ include lib/numbers.lua
---@ include lib/user_ranks.lua
+--@ include lib/user_lists.lua
 local summed = {}
 for name in string.gmatch(ARGV[1], '%S+') do summed[#summed + 1] = name end
 
@@ -38,5 +38,5 @@ for i = 2, #ARGV, 2 + #summed do
   local ok, known = pcall(save_sums, ARGV[i], i + 1)
   if not (ok and known) then gone = gone + 1 end
 end
-write_ranks()
+write_user_lists()
 return gone
