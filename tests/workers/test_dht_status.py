@@ -1,34 +1,29 @@
 """D22: a node of the DHT saves every few seconds what it knows and does."""
 
 import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tests.dht.test_node import Island, address, joined
 from tests.fake_time import FakeTime
 from tests.store.harness import START, Store, info_hash
 from tests.waiting import eventually
 from tracker.bittorrent import Address
+from tracker.dht.node import DhtNode
 from tracker.dht.node_id import ExternalAddress
 from tracker.store.dht.nodes import AnnouncedHash
 from tracker.store.dht.status import NodeStatus, Participation
 from tracker.workers.dht import COUNT_SECONDS, StatusWorker
 
 
-def worker(store: Store, island: Island, time: FakeTime) -> StatusWorker:
-    return StatusWorker(
-        "host",
-        {4: island.first()},
-        store.dht_nodes,
-        store.dht_torrents,
-        mode="public",
-        clock=lambda: START + time.now,
-        timer=lambda: island.now,
-        sleep=time,
-    )
+def worker(store: Store, nodes: Mapping[int, DhtNode], timer: Callable[[], float], **options: Any) -> StatusWorker:
+    chosen = {"mode": "public", "clock": lambda: START, **options}
+    return StatusWorker("host", nodes, store.dht_nodes, store.dht_torrents, timer=timer, **chosen)
 
 
 async def test_a_node_says_what_it_knows_and_does(store: Store) -> None:
     island: Island = joined(20)
-    node, said = island.first(), worker(store, island, FakeTime())
+    node, said = island.first(), worker(store, {4: island.first()}, lambda: island.now)
     node._external = ExternalAddress(Address(b"\xc0\0\2\1"))
     node.announced.announce(info_hash(1), address(5), island.now, seed=False)
     node.receive(b"no message", address(5), island.now)
@@ -67,7 +62,7 @@ async def test_the_status_is_saved_at_the_start_and_then_regularly(store: Store)
         shown = await saved()
         return shown is not None and shown.participation == Participation(2, 2, 2)
 
-    said = worker(store, island, time)
+    said = worker(store, {4: island.first()}, lambda: island.now, clock=lambda: START + time.now, sleep=time)
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(said.run())
         await eventually(is_saved)
@@ -83,9 +78,7 @@ async def test_the_status_is_saved_at_the_start_and_then_regularly(store: Store)
 
 async def test_announced_hashes_of_both_families_are_saved(store: Store) -> None:
     nodes = {4: Island(1).first(), 6: Island(1).first()}
-    said = StatusWorker(
-        "host", nodes, store.dht_nodes, store.dht_torrents, mode="any", clock=lambda: START, timer=lambda: 100
-    )
+    said = worker(store, nodes, lambda: 100, mode="any")
     nodes[4].announced.announce(info_hash(1), address(5), 90, seed=True)
     nodes[4].announced.announce(info_hash(1), address(6), 95, seed=False)
     nodes[6].announced.announce(info_hash(1), address(7), 92, seed=False)
@@ -100,16 +93,7 @@ async def test_announced_hashes_of_both_families_are_saved(store: Store) -> None
 
 async def test_nothing_is_saved_while_another_tracker_runs_the_node(store: Store) -> None:
     nodes = {4: joined(3).first()}
-    said = StatusWorker(
-        "host",
-        nodes,
-        store.dht_nodes,
-        store.dht_torrents,
-        mode="public",
-        clock=lambda: START,
-        timer=lambda: 0,
-        may_save=lambda: False,
-    )
+    said = worker(store, nodes, lambda: 0, may_save=lambda: False)
     nodes[4].announced.announce(info_hash(1), address(5), 0, seed=False)
     await said.save()
     await said.save_hashes()

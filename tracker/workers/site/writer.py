@@ -274,8 +274,14 @@ async def update_rows(
     """Sets, or adds to, these columns of rows that exist, in one statement."""
     if not rows or not columns:
         return
-    if database.is_postgresql:
-        await _update_each(connection, table, keys, rows, columns, adding=adding)
+    if database.is_postgresql:  # a statement for each row, which its driver sends together
+        same_row = [table.c[name] == bindparam(f"key_{name}", type_=table.c[name].type) for name in keys]
+        new = {name: bindparam(f"new_{name}", type_=table.c[name].type) for name in columns}
+        changes = {name: table.c[name] + each if adding else each for name, each in new.items()}
+        values_of_rows = [
+            {f"key_{name}": row[name] for name in keys} | {f"new_{name}": row[name] for name in columns} for row in rows
+        ]
+        await connection.execute(update(table).where(*same_row).values(changes), values_of_rows)
         return
     quote = database.quote
     names, first = [*keys, *columns], True
@@ -294,27 +300,6 @@ async def update_rows(
     news = " UNION ALL ".join(selects)
     statement = f"UPDATE {own} JOIN ({news}) AS news ON {same} SET {changed}"  # noqa: S608 - names, quoted
     await connection.exec_driver_sql(statement, tuple(values))
-
-
-async def _update_each(
-    connection: AsyncConnection,
-    table: Table,
-    keys: Sequence[str],
-    rows: Sequence[Encoded],
-    columns: Sequence[str],
-    *,
-    adding: bool,
-) -> None:
-    """The same with a statement for each row, which PostgreSQL's driver sends together."""
-    statement = update(table)
-    for name in keys:
-        statement = statement.where(table.c[name] == bindparam(f"key_{name}", type_=table.c[name].type))
-    new = {name: bindparam(f"new_{name}", type_=table.c[name].type) for name in columns}
-    statement = statement.values({name: table.c[name] + each if adding else each for name, each in new.items()})
-    values = [
-        {f"key_{name}": row[name] for name in keys} | {f"new_{name}": row[name] for name in columns} for row in rows
-    ]
-    await connection.execute(statement, values)
 
 
 async def _locked_positions(
