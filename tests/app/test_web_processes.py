@@ -7,9 +7,9 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -203,16 +203,29 @@ def test_a_socket_file_stays_until_the_tracker_ends(start_tracker: StartTracker,
     assert not path.exists()
 
 
-def settings_on(url: str, workers: int = 1) -> Settings:
+def settings_on(url: str, prefix: str = "t:", workers: int = 1) -> Settings:
     http = HttpSettings(listen=("127.0.0.1:0",), workers=workers)
-    return Settings(redis=RedisSettings(url=SecretStr(url)), http=http)
+    return Settings(redis=RedisSettings(url=SecretStr(url), prefix=prefix), http=http)
+
+
+@asynccontextmanager
+async def processes_on(
+    url: str, prefix: str = "t:", workers: int = 1, config_url: str = "", secret: bytes = b"secret"
+) -> AsyncIterator[WebProcessPool]:
+    settings = settings_on(url, prefix, workers)
+    listeners = await open_listeners(settings.http.listen)
+    config = WorkerConfig(settings, config_url or url, secret, (listeners[0].address,))
+    try:
+        async with open_web_processes(config, listeners, tuple) as pool:
+            yield pool
+    finally:
+        listeners[0].close()
 
 
 @pytest.mark.slow
 async def test_counts_outlive_their_process(redis_url: str, prefix: str) -> None:
     """The counts of an ended process stay in the sums; its gauges do not."""
-    settings = settings_on(redis_url)
-    settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
+    settings = settings_on(redis_url, prefix)
     listeners = await open_listeners(settings.http.listen)
     config = WorkerConfig(settings, redis_url, b"secret", tuple(listener.address for listener in listeners))
     host, _, port = listeners[0].address.rpartition(":")
@@ -245,20 +258,13 @@ async def test_counts_outlive_their_process(redis_url: str, prefix: str) -> None
 @pytest.mark.slow
 async def test_an_unresponsive_process_is_replaced(redis_url: str, prefix: str) -> None:
     """A stopped process keeps its sockets, and the connections that it accepted wait."""
-    settings = settings_on(redis_url)
-    settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
-    listeners = await open_listeners(settings.http.listen)
-    config = WorkerConfig(settings, redis_url, b"secret", tuple(listener.address for listener in listeners))
-    try:
-        async with open_web_processes(config, listeners, tuple) as pool:
-            (pid,) = pool.pids
-            os.kill(pid, signal.SIGSTOP)
-            pool.max_unanswered = 3
-            await eventually(lambda: pid not in pool.pids)
-            pool.max_unanswered = MAX_UNANSWERED  # on a busy machine a new one takes longer to reply
-            await eventually(lambda: pool.alive == 1)
-    finally:
-        listeners[0].close()
+    async with processes_on(redis_url, prefix) as pool:
+        (pid,) = pool.pids
+        os.kill(pid, signal.SIGSTOP)
+        pool.max_unanswered = 3
+        await eventually(lambda: pid not in pool.pids)
+        pool.max_unanswered = MAX_UNANSWERED  # on a busy machine a new one takes longer to reply
+        await eventually(lambda: pool.alive == 1)
 
 
 async def test_a_process_that_ends_before_its_configuration_is_a_startup_error() -> None:
@@ -273,37 +279,23 @@ async def test_a_process_that_ends_before_its_configuration_is_a_startup_error()
 @pytest.mark.slow
 async def test_other_processes_serve_while_one_cannot_be_restarted(redis_url: str, prefix: str) -> None:
     """For example during an upgrade, when files of the package are missing for a moment."""
-    settings = settings_on(redis_url, workers=2)
-    settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
-    listeners = await open_listeners(settings.http.listen)
-    config = WorkerConfig(settings, redis_url, b"x" * 1_000_000, (listeners[0].address,))
-    try:
-        async with open_web_processes(config, listeners, tuple) as pool:
-            victim, other = pool.pids
-            with structlog.testing.capture_logs() as logs:
-                pool.module = "tracker.nothing"
-                os.kill(victim, signal.SIGKILL)
-                await eventually(lambda: any("cannot restart a web process" in line["event"] for line in logs))
-                assert pool.pids == [other]
-            pool.module = MODULE
-            await eventually(lambda: pool.alive == 2)
-    finally:
-        listeners[0].close()
+    async with processes_on(redis_url, prefix, 2, secret=b"x" * 1_000_000) as pool:
+        victim, other = pool.pids
+        with structlog.testing.capture_logs() as logs:
+            pool.module = "tracker.nothing"
+            os.kill(victim, signal.SIGKILL)
+            await eventually(lambda: any("cannot restart a web process" in line["event"] for line in logs))
+            assert pool.pids == [other]
+        pool.module = MODULE
+        await eventually(lambda: pool.alive == 2)
 
 
 def test_a_start_that_is_cancelled_leaves_no_pipe_open(redis_url: str, prefix: str) -> None:
     """uvloop may fail to close with one, and from Python 3.12 on a forgotten writer warns."""
-    settings = settings_on(redis_url)
-    settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
 
     async def start() -> None:
-        listeners = await open_listeners(settings.http.listen)
-        config = WorkerConfig(settings, redis_url, b"x" * 32, (listeners[0].address,))
-        try:
-            async with open_web_processes(config, listeners, tuple):
-                raise AssertionError("the start was not cancelled in time")
-        finally:
-            listeners[0].close()
+        async with processes_on(redis_url, prefix):
+            raise AssertionError("the start was not cancelled in time")
 
     async def start_and_cancel() -> None:
         async with asyncio.TaskGroup() as group:
@@ -319,8 +311,7 @@ async def test_a_starting_process_gets_settings_that_change_meanwhile(
     redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has received the old settings by then, and does not count as running yet."""
-    settings = settings_on(redis_url)
-    settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
+    settings = settings_on(redis_url, prefix)
     changed = settings.model_copy(update={"announce": AnnounceSettings(interval_seconds=77, interval_jitter=0)})
     listeners = await open_listeners(settings.http.listen)
     config = WorkerConfig(settings, redis_url, b"secret", (listeners[0].address,))
@@ -355,26 +346,14 @@ async def test_a_starting_process_gets_settings_that_change_meanwhile(
 
 async def test_a_process_starts_while_the_store_is_unavailable(tmp_path: Path) -> None:
     """It refuses peers with a retry time, and reconnects by itself."""
-    settings = settings_on(f"unix://{tmp_path}/missing")
-    listeners = await open_listeners(settings.http.listen)
-    config = WorkerConfig(settings, f"unix://{tmp_path}/missing", b"secret", (listeners[0].address,))
-    try:
-        async with open_web_processes(config, listeners, tuple) as pool:
-            assert pool.alive == 1
-    finally:
-        listeners[0].close()
+    async with processes_on(f"unix://{tmp_path}/missing") as pool:
+        assert pool.alive == 1
 
 
 async def test_a_process_that_cannot_start_is_a_startup_error() -> None:
-    settings = settings_on("redis://127.0.0.1:1/0")
-    listeners = await open_listeners(settings.http.listen)
-    config = WorkerConfig(settings, "no URL of a store", b"", (listeners[0].address,))
-    try:
-        with pytest.raises(StartupError, match="a web process ended with status 1"):
-            async with open_web_processes(config, listeners, tuple):
-                raise AssertionError("it serves")
-    finally:
-        listeners[0].close()
+    with pytest.raises(StartupError, match="a web process ended with status 1"):
+        async with processes_on("redis://127.0.0.1:1/0", config_url="no URL of a store"):
+            raise AssertionError("it serves")
 
 
 async def test_no_module_is_imported_from_the_working_directory(
@@ -383,15 +362,8 @@ async def test_no_module_is_imported_from_the_working_directory(
     (tmp_path / "structlog.py").write_text('raise SystemExit("taken from the working directory")')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f":{os.environ.get('PYTHONPATH', '')}:")
-    settings = settings_on(redis_url)
-    settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
-    listeners = await open_listeners(settings.http.listen)
-    config = WorkerConfig(settings, redis_url, b"secret", (listeners[0].address,))
-    try:
-        async with open_web_processes(config, listeners, tuple) as pool:
-            assert pool.alive == 1
-    finally:
-        listeners[0].close()
+    async with processes_on(redis_url, prefix) as pool:
+        assert pool.alive == 1
 
 
 def test_the_configuration_arrives_with_its_sockets() -> None:
