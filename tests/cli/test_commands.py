@@ -17,7 +17,7 @@ from loadtest import trackers
 from loadtest.servers import ROOT
 from tests.commands import Command, rows
 from tracker.cli import main
-from tracker.store.torrents.filter import ORDERS
+from tracker.store.torrents.listing import ORDERS
 
 HASH, OTHER = "ab" * 20, "cd" * 20
 

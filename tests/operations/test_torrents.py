@@ -24,7 +24,7 @@ from tracker.operations.torrents import (
     state_of,
     torrent_fields,
 )
-from tracker.store.torrents.filter import TorrentFilter
+from tracker.store.torrents.listing import TorrentFilter
 from tracker.store.torrents.records import Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.system.torrent_files import TorrentFiles
@@ -264,7 +264,7 @@ async def filled(store: Store) -> Store:
 
 async def test_a_text_is_part_of_a_name_or_without_a_filter_the_start_of_an_info_hash(filled: Store) -> None:
     async def numbers(wanted: TorrentFilter, text: str) -> list[str]:
-        return [each.name[-1] for each in (await find_torrents(filled, wanted, text)).torrents]
+        return [each.name[-1] for each in (await find_torrents(filled, wanted, text)).rows]
 
     assert await numbers(TorrentFilter(), info_hash(3).hex()) == ["3"]
     assert await numbers(TorrentFilter(private=True), info_hash(3).hex()) == []
@@ -277,5 +277,5 @@ async def test_a_list_is_read_in_pages_up_to_a_limit(filled: Store, monkeypatch:
     monkeypatch.setattr(torrents, "_PAGE", page)
     for bound in (100, 3):
         wanted = TorrentFilter("name", descending=False)
-        pages = [each.torrents async for each in listed_torrents(filled, wanted, "", bound)]
+        pages = [each.rows async for each in listed_torrents(filled, wanted, "", bound)]
         assert [each.name[-1] for some in pages for each in some] == ["1", "2", "3", "4", "5"][:bound]

@@ -13,10 +13,10 @@ from tracker.errors import ClientError, existing
 from tracker.names import clean_text
 from tracker.store.schema.multipliers import MultiplierFields, RuleChange, join_ends
 from tracker.store.schema.record import Field
+from tracker.store.sharding.listing import ListPage
 from tracker.store.store import Store
-from tracker.store.torrents.filter import TorrentFilter
 from tracker.store.torrents.hybrids import V1_IS_UNREGISTERED
-from tracker.store.torrents.listing import ListPage
+from tracker.store.torrents.listing import TorrentFilter
 from tracker.store.torrents.records import STORED_NAMES, Enabled
 from tracker.store.torrents.torrents import Torrent, Torrents, checked_fields
 from tracker.system.torrent_files import SHARDS, TorrentFiles
@@ -285,7 +285,9 @@ def state_of(torrent: Torrent) -> State:
     return "registered" if torrent.registered else "unregistered"
 
 
-async def find_torrents(store: Store, wanted: TorrentFilter, text: str, cursor: str = "", count: int = 100) -> ListPage:
+async def find_torrents(
+    store: Store, wanted: TorrentFilter, text: str, cursor: str = "", count: int = 100
+) -> ListPage[Torrent]:
     """At most ``count`` torrents that fit and match ``text``. A page may be short before the end.
 
     Without a filter, the text may also be the start of an info hash. Raises ClientError for an invalid cursor.
@@ -297,17 +299,19 @@ async def find_torrents(store: Store, wanted: TorrentFilter, text: str, cursor: 
         return await store.torrent_listing.page(wanted, int(place[1]), count)
     if text and not wanted.is_selective:
         after, found = await store.torrents.search(text, count, cursor)
-        return ListPage(found, after)
+        return ListPage(after, found)
     return await store.torrent_listing.filtered(replace(wanted, name=text), cursor, count)
 
 
-async def listed_torrents(store: Store, wanted: TorrentFilter, text: str, limit: int) -> AsyncIterator[ListPage]:
+async def listed_torrents(
+    store: Store, wanted: TorrentFilter, text: str, limit: int
+) -> AsyncIterator[ListPage[Torrent]]:
     """The first ``limit`` torrents of the list, in pages."""
     cursor = ""
     while limit > 0:
         page = await find_torrents(store, wanted, text, cursor, min(limit, _PAGE))
         yield page
-        limit -= len(page.torrents)
+        limit -= len(page.rows)
         cursor = page.cursor
         if not cursor:
             return

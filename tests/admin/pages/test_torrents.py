@@ -18,7 +18,7 @@ from tracker.settings.announces import TorrentSettings
 from tracker.settings.model import Settings
 from tracker.settings.store import RedisSettings
 from tracker.store.access.audit import AuditFilter
-from tracker.store.torrents import listing as torrent_listing
+from tracker.store.sharding import listing
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
@@ -288,7 +288,7 @@ async def test_the_number_of_matches_is_shown_without_page_numbers(
     admin: Admin, browser: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where too many fit to sort them, an index still tells how many."""
-    monkeypatch.setattr(torrent_listing, "MAX_MATCHES", 0)
+    monkeypatch.setattr(listing, "MAX_MATCHES", 0)
     for number in range(1, 31):
         await admin.store.torrents.add(info_hash(number), {"private": "1"})
     await admin.store.torrent_listing.rank()

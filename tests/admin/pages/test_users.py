@@ -15,7 +15,8 @@ from tracker.settings.store import RedisSettings
 from tracker.settings.users import UserSettings
 from tracker.store.access.audit import AuditFilter
 from tracker.store.schema.multipliers import Multiplier
-from tracker.store.users import listing
+from tracker.store.sharding import listing
+from tracker.store.users import listing as user_listing
 from tracker.store.users.rules import GROUP_FIELDS, Group
 
 
@@ -174,8 +175,8 @@ async def test_a_page_without_a_match_may_not_be_the_last(private: Private, monk
     """A page looks at a bounded number of users. The second one by name is disabled."""
     await private.store.users.add("7", ALICE, name="Alice")
     await private.store.users.add("8", BOB, name="Bob", enabled=False)
-    monkeypatch.setattr(listing, "USERS_A_CALL", 1)
-    monkeypatch.setattr(listing, "USERS_A_PAGE", 1)
+    monkeypatch.setattr(user_listing, "USERS_A_CALL", 1)
+    monkeypatch.setattr(user_listing, "USERS_A_PAGE", 1)
     monkeypatch.setattr(listing, "MAX_FEW", 0)
     async with private.admin.browser("read") as browser:
         page = await get(browser, "/users?state=disabled&sort=name")

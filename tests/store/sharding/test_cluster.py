@@ -19,7 +19,7 @@ from tracker.settings.store import RedisSettings
 from tracker.store.changes.changes import FIRST
 from tracker.store.sharding.shards import Shard
 from tracker.store.store import Store
-from tracker.store.torrents.filter import TorrentFilter
+from tracker.store.torrents.listing import TorrentFilter
 from tracker.system.event_loop import running
 
 SHARDS = 64

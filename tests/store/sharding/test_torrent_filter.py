@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from tests.store.harness import info_hash
-from tracker.store.torrents.filter import TorrentFilter, indexes_of
+from tracker.store.torrents.listing import TorrentFilter
 from tracker.store.torrents.records import Enabled, torrent_of
 from tracker.store.torrents.torrents import Torrent
 
@@ -46,7 +46,7 @@ def test_no_index_has_enabled_or_public_torrents() -> None:
     states: tuple[Enabled | None, ...] = (*both, "pending")
     for enabled, private, seeded in product(states, both, both):
         wanted = TorrentFilter(enabled=enabled, private=private, seeded=seeded)
-        orders = [index.order for index in indexes_of(wanted)]
+        orders = [each.order for each in wanted.conditions if each.listed]
         assert orders == ["added"] * ((enabled in (False, "pending")) + (private is True)) + ["seeders"] * (
             seeded is not None
         )

@@ -11,9 +11,10 @@ from tests.store.sharding.harness import SHARDS, hash_in
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
 from tracker.store.schema.keys import Keys
+from tracker.store.sharding import listing
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.torrents import listing as torrent_listing
-from tracker.store.torrents.filter import ORDERS, Order, TorrentFilter
+from tracker.store.torrents.listing import ORDERS, Order, TorrentFilter
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(12)]
 FIELDS: list[dict[str, str]] = [
@@ -51,8 +52,8 @@ async def numbers(store: Store, count: int = 100, **wanted: Any) -> list[int]:
     cursor, found = "", list[InfoHash]()
     while True:
         page = await store.torrent_listing.filtered(TorrentFilter(**wanted), cursor, count)
-        assert len(page.torrents) <= count
-        found += [torrent.info_hash for torrent in page.torrents]
+        assert len(page.rows) <= count
+        found += [torrent.info_hash for torrent in page.rows]
         if not (cursor := page.cursor):
             return [HASHES.index(each) for each in found]
 
@@ -72,7 +73,7 @@ async def test_torrents_are_sorted(filled: tuple[Store, Store], order: Order, co
             wanted, found = TorrentFilter(order, descending), list[int]()
             for offset in range(0, 13, count):
                 page = await store.torrent_listing.page(wanted, offset, count)
-                found += [HASHES.index(torrent.info_hash) for torrent in page.torrents]
+                found += [HASHES.index(torrent.info_hash) for torrent in page.rows]
                 assert (page.total, page.first) == (len(SORTED[order]), offset)
             expected = SORTED[order][::-1] if descending else SORTED[order]
             if order == "size":  # 0 and 10 have the same size: their ids decide
@@ -83,9 +84,9 @@ async def test_torrents_are_sorted(filled: tuple[Store, Store], order: Order, co
 async def test_last_activity_orders_torrents_without_peers_before_those_with_peers(filled: tuple[Store, Store]) -> None:
     for store in filled:
         page = await store.torrent_listing.page(TorrentFilter("last_activity", descending=False))
-        found = [HASHES.index(torrent.info_hash) for torrent in page.torrents]
+        found = [HASHES.index(torrent.info_hash) for torrent in page.rows]
         assert found.index(7) == 8 and set(found[9:]) == {4, 5, 6}
-        assert page.torrents[8].empty_since and not page.torrents[9].empty_since
+        assert page.rows[8].empty_since and not page.rows[9].empty_since
 
 
 FILTERS: list[tuple[dict[str, Any], set[int]]] = [
@@ -107,15 +108,15 @@ FILTERS: list[tuple[dict[str, Any], set[int]]] = [
 ]
 
 
-@pytest.mark.parametrize("few", [torrent_listing.MAX_FEW, 0])
+@pytest.mark.parametrize("few", [listing.MAX_FEW, 0])
 @pytest.mark.parametrize(("wanted", "found"), FILTERS)
 async def test_torrents_are_filtered_and_searched(
     filled: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any], found: set[int], few: int
 ) -> None:
     """The same with and without the indexes of a filter, in each order, and for pages of any size."""
-    monkeypatch.setattr(torrent_listing, "MAX_FEW", few)
-    monkeypatch.setattr(torrent_listing, "MAX_MATCHES", few)
-    monkeypatch.setattr(torrent_listing, "MATCHES_A_CALL", 2)
+    monkeypatch.setattr(listing, "MAX_FEW", few)
+    monkeypatch.setattr(listing, "MAX_MATCHES", few)
+    monkeypatch.setattr(listing, "MATCHES_A_CALL", 2)
     for order in ORDERS:
         for descending in (False, True):
             lists = [
@@ -158,13 +159,13 @@ async def test_the_number_and_the_place_are_known_where_an_index_tells(
         (TorrentFilter("leechers", private=True, enabled=False), None, None),
     ]
     for most, expected in ((1000, few), (0, many)):
-        monkeypatch.setattr(torrent_listing, "MAX_MATCHES", most)
+        monkeypatch.setattr(listing, "MAX_MATCHES", most)
         for store in filled:
             for wanted, total, first in expected:
                 page = await store.torrent_listing.filtered(wanted, "f1", 100)
                 assert (page.total, page.first) == (total, first), wanted
                 if total is not None and first is not None:
-                    assert (len(page.torrents), page.cursor) == (total - 1, ""), wanted
+                    assert (len(page.rows), page.cursor) == (total - 1, ""), wanted
 
 
 @pytest.mark.parametrize(
@@ -173,15 +174,15 @@ async def test_the_number_and_the_place_are_known_where_an_index_tells(
 async def test_a_list_goes_on_although_too_many_fit_meanwhile(
     filled: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(torrent_listing, "MAX_FEW", 2)
-    monkeypatch.setattr(torrent_listing, "MAX_MATCHES", 2)
-    monkeypatch.setattr(torrent_listing, "MATCHES_A_CALL", 2)
+    monkeypatch.setattr(listing, "MAX_FEW", 2)
+    monkeypatch.setattr(listing, "MAX_MATCHES", 2)
+    monkeypatch.setattr(listing, "MATCHES_A_CALL", 2)
     for store in filled:
         asked = TorrentFilter(**wanted)
         first = await store.torrent_listing.filtered(asked, "", 1)
         await store.torrents.edit(HASHES[9], {"enabled": "0"})
         second = await store.torrent_listing.filtered(asked, first.cursor, 100)
-        listed = [HASHES.index(each.info_hash) for each in (*first.torrents, *second.torrents)]
+        listed = [HASHES.index(each.info_hash) for each in (*first.rows, *second.rows)]
         assert set(listed) >= {1, 2} and len(listed) == len(set(listed)) and second.total == 3
         assert (await store.torrent_listing.filtered(asked, "", 1)).cursor.startswith("w")
 
@@ -191,10 +192,10 @@ async def test_a_page_that_looks_at_too_many_torrents_ends_early(
 ) -> None:
     monkeypatch.setattr(torrent_listing, "TORRENTS_A_CALL", 2)
     monkeypatch.setattr(torrent_listing, "TORRENTS_A_PAGE", 4)
-    monkeypatch.setattr(torrent_listing, "MAX_MATCHES", 0)
+    monkeypatch.setattr(listing, "MAX_MATCHES", 0)
     one, several = filled
     page = await one.torrent_listing.filtered(TorrentFilter("added", descending=False, seeded=True))
-    assert (page.torrents, page.cursor) == ([], "w4")
+    assert (page.rows, page.cursor) == ([], "w4")
     for store in (one, several):
         assert await numbers(store, order="added", descending=False, seeded=True) == [4, 5]
 

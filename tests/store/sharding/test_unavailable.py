@@ -37,7 +37,7 @@ from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.store import Store
 from tracker.store.swarms.codec import Admitted, Refused
-from tracker.store.torrents.filter import TorrentFilter
+from tracker.store.torrents.listing import TorrentFilter
 from tracker.system.event_loop import running
 from tracker.wire.http_reply import ready_text
 from tracker.workers.reaper import Reaper, send_heartbeats

@@ -76,7 +76,7 @@ async def test_a_user_that_a_site_wrote_is_a_user(private: Store, adopted: Way) 
 async def by_name(store: Store, text: str) -> list[str]:
     """The ids of the users whom a search finds."""
     page = await store.user_listing.page(UserFilter(name=text))
-    return [user.user_id for user in page.users]
+    return [user.user_id for user in page.rows]
 
 
 @pytest.mark.parametrize("listed", [by_reindex, by_sweep])

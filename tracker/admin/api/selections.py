@@ -7,8 +7,8 @@ from pydantic import Field, model_validator
 from tracker.admin.api.changes import UpdatedSince
 from tracker.admin.api.contract import Query
 from tracker.admin.api.models import Flag, Limit
-from tracker.store.torrents.filter import Order as TorrentOrder
-from tracker.store.torrents.filter import TorrentFilter
+from tracker.store.torrents.listing import Order as TorrentOrder
+from tracker.store.torrents.listing import TorrentFilter
 from tracker.store.users.listing import Order as UserOrder
 from tracker.store.users.listing import UserFilter
 

@@ -158,7 +158,7 @@ async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
 async def part(call: Call, query: TorrentQuery, cursor: str, count: int) -> Part:
     if query.updated_since is None:
         page = await find_torrents(call.store, query.filter, query.q or "", cursor, count)
-        return Part(list(map(fields_of, page.torrents)), page.cursor, page.total, page.first)
+        return Part(list(map(fields_of, page.rows)), page.cursor, page.total, page.first)
     names, after, since = await updated(call, attrgetter("info_hash"), query.updated_since, cursor, count)
     torrents = await call.store.torrents.get_all([parse_info_hash(name) for name in names])
     return Part(list(map(fields_of, torrents)), after, since=since)

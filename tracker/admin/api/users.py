@@ -181,7 +181,7 @@ async def list_all(call: Call, query: UserQuery) -> UserPage:
 async def part(call: Call, query: UserQuery, cursor: str, count: int) -> Part:
     if query.updated_since is None:
         page = await call.store.user_listing.page(query.filter, cursor, count)
-        return Part(list(map(fields_of, page.users)), page.cursor, page.total, page.first)
+        return Part(list(map(fields_of, page.rows)), page.cursor, page.total, page.first)
     ids, after, since = await updated(call, attrgetter("user_id"), query.updated_since, cursor, count)
     return Part(list(map(fields_of, await call.store.users.by_ids(ids))), after, since=since)
 

@@ -37,7 +37,7 @@ from tracker.operations.torrents import (
     torrent_fields,
 )
 from tracker.store.jobs.records import DHT_LOOKUP
-from tracker.store.torrents.filter import Order, TorrentFilter
+from tracker.store.torrents.listing import Order, TorrentFilter
 from tracker.store.torrents.records import Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MEDIA_TYPE, with_announce_url
@@ -132,15 +132,15 @@ class TorrentPages(Pages):
             f"f{(query.page - 1) * query.size}" if query.page > 1 and query.filter.is_selective else ""
         )
         page = await find_torrents(self._store, query.filter, query.text, cursor, query.size)
-        shown = len(page.torrents)
+        shown = len(page.rows)
         if page.total is not None and page.first is not None:
-            return {"torrents": page.torrents, **query.numbered(shown, page.total)}
-        return {"torrents": page.torrents, "matching": page.total, **query.unnumbered(0, page.cursor)}
+            return {"torrents": page.rows, **query.numbered(shown, page.total)}
+        return {"torrents": page.rows, "matching": page.total, **query.unnumbered(0, page.cursor)}
 
     async def _sorted(self, query: Query) -> dict[str, Any]:
         first = (query.page - 1) * query.size
         page = await self._store.torrent_listing.page(query.filter, first, query.size)
-        return {"torrents": page.torrents, **query.numbered(len(page.torrents), page.total)}
+        return {"torrents": page.rows, **query.numbered(len(page.rows), page.total)}
 
     @post("/torrents/bulk", "torrent.bulk")
     async def change(self, request: web.Request, form: Form) -> web.Response:

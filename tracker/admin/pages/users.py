@@ -31,8 +31,9 @@ from tracker.operations.users import (
     user_activity,
 )
 from tracker.store.schema.multipliers import MULTIPLIERS, parse_end
+from tracker.store.sharding.listing import CURSOR
 from tracker.store.users.fields import FIELDS, GROUP_ID, MAX_GROUP_ID, SETS, TOTALS, User, is_user_id
-from tracker.store.users.listing import CURSOR, Order, UserFilter
+from tracker.store.users.listing import Order, UserFilter
 from tracker.store.users.rules import GROUP_FIELDS, Group
 from tracker.store.users.unregistered import MAX_KEPT
 from tracker.store.users.users import UnknownUser
@@ -66,7 +67,7 @@ class Query(ListQuery):
 
     @property
     def filter(self) -> UserFilter:
-        return UserFilter(self.sort, self.descending, **self.flags, name=self.text)
+        return UserFilter(self.sort, self.descending, self.flags["enabled"], self.flags["can_leech"], self.text)
 
     @property
     def flags(self) -> dict[str, bool | None]:
@@ -107,10 +108,10 @@ class UserPages(Pages):
     async def _found(self, query: Query) -> dict[str, Any]:
         cursor = query.cursor or (f"f{(query.page - 1) * query.size}" if query.page > 1 else "")
         found = await self._store.user_listing.page(query.filter, cursor, query.size)
-        shown = len(found.users)
+        shown = len(found.rows)
         if found.first is not None:
-            return {"users": found.users, **query.numbered(shown, found.total)}
-        return {"users": found.users, **query.unnumbered(shown, found.cursor)}
+            return {"users": found.rows, **query.numbered(shown, found.total)}
+        return {"users": found.rows, **query.unnumbered(shown, found.cursor)}
 
     @post("/users/bulk", "user.bulk")
     @post("/users/bulk/delete", "user.bulk", role="admin")

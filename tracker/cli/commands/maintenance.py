@@ -54,7 +54,7 @@ async def reindex(store: Store, change: Change, as_json: AsJson = False) -> None
     """Rebuild the lists of torrents, denials, users and clients: for data written by a site."""
     with progress("keys checked") as shown:
         found = await Maintenance(store).reindex(progress=shown.reach)
-        users = await store.user_listing.rank(all_users=True)
+        users = await store.user_listing.rank(all_of_them=True)
         torrents = await store.torrent_listing.rank(all_of_them=True)
     change.count(repaired=sum(each.changed for each in found))
     if found or (users and torrents):

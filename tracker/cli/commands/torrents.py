@@ -33,7 +33,7 @@ from tracker.errors import ClientError, existing
 from tracker.operations import torrents as torrent_operations
 from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.store import Store
-from tracker.store.torrents.filter import Order, TorrentFilter
+from tracker.store.torrents.listing import Order, TorrentFilter
 from tracker.store.torrents.records import PENDING, Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MAX_BYTES
@@ -241,11 +241,11 @@ async def _list(
     listing = Listing(shown_columns, as_json=as_json)
     shown, total = 0, None
     async for page in torrent_operations.listed_torrents(store, wanted, text, limit):
-        shown, total = shown + len(page.torrents), page.total
+        shown, total = shown + len(page.rows), page.total
         if count and total is not None:
             break
         if not count:
-            listing.page(map(_torrent_row, page.torrents))
+            listing.page(map(_torrent_row, page.rows))
     if count:
         terminal.say(str(shown if total is None else min(total, limit)))
     elif total is not None and shown < total:

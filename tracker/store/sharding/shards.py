@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, TypeVar
 
 from redis.exceptions import NoScriptError
@@ -88,6 +88,12 @@ class Shards:
         shards = {own: shard(each, own) for each, own in enumerate(shard_prefixes(prefix, number))}
         main = main_prefix_of(prefix, number)
         return cls([*shards.values()], shards.get(main) or shard(MAIN, main))
+
+    @classmethod
+    def only(cls, shard: Shard) -> Self:
+        """One prefix, as if it were all of a store."""
+        alone = replace(shard, number=0)
+        return cls([alone], alone)
 
     def __len__(self) -> int:
         return len(self._shards)

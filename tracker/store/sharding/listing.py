@@ -1,0 +1,330 @@
+"""Lists of users and of torrents: sorted by an index, filtered, and searched by name, over all shards.
+
+A filter whose rows have an index of their own reads them from there, and knows their number. Any other filter, and one
+with very many rows in another order, walks through the index of the order, some rows in each script call. So do all
+until the indexes are complete.
+"""
+
+import asyncio
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from redis.exceptions import OutOfMemoryError
+
+from tracker.errors import ClientError, StoreUnavailable
+from tracker.names import fold
+from tracker.store.client.pipe import Argument
+from tracker.store.sharding.ranking import top_of
+from tracker.store.sharding.shards import Shard, Shards
+
+MAX_MATCHES, MATCHES_A_CALL = 20_000, 1000
+"""A filter by an index of at most this many rows sorts them for each page; MATCHES_A_CALL are read in one command.
+Takes the store about 20 ms."""
+MAX_FEW = 1000
+"""At most this many rows are read to sort them by name, or to search their names."""
+LISTS_AT_ONCE = 2
+"""Max concurrent lists with a filter. Announces run between the script calls of a few lists, but would wait for the
+calls of many."""
+RANKED_A_ROUND = 20_000
+"""Max rows that ``rank`` visits, unless their indexes are incomplete."""
+END = -1
+"""The position of a walk at its end."""
+CURSOR = re.compile(r"f([0-9]{1,16})|w((?:e|[0-9]{1,12})(?:\.(?:e|[0-9]{1,12})){0,255})", re.ASCII)
+"""f: a place among those that fit; w: the position of a walk in the index of each shard, e at its end."""
+PAUSES = 4.0
+"""A walk pauses so many times as long as each of its calls took. So it uses at most a fifth of the store's time."""
+INDEXES = b"1"
+"""The version of the indexes that walks write for what does not change. A new one has all ranked."""
+Pause = Callable[[float], Awaitable[object]]
+"""Waits some seconds."""
+_Row = TypeVar("_Row")
+
+
+class Condition(NamedTuple):
+    """One property of rows: they are in an index, or they are not (``listed``). ``order``: the sort order that the
+    scores of the index stand for. ``positive``: of all rows, those whose score is above 0, or the others."""
+
+    name: str
+    order: str
+    listed: bool = True
+    positive: bool | None = None
+
+    @property
+    def range(self) -> tuple[str, str]:
+        """The scores of the rows in the index."""
+        return ("-inf" if not self.positive else "(0", "0" if self.positive is False else "+inf")
+
+    def holds(self, score: float | None) -> bool:
+        """Whether a row has the property; ``score``: in the index, None if it is not there."""
+        if self.positive is None:
+            return (score is not None) == self.listed
+        return ((score or 0) > 0) == self.positive
+
+
+class Filter(Generic[_Row]):
+    """Which rows a list has, and in which order. ``name``: a part of the name; its list is ordered by name."""
+
+    order: str
+    descending: bool
+    name: str
+
+    @property
+    def switches(self) -> tuple[bool | str | None, ...]:
+        """What it selects by; None: both."""
+        raise NotImplementedError
+
+    @property
+    def conditions(self) -> list[Condition]:
+        """All of them hold for a row that fits, but for its name."""
+        raise NotImplementedError
+
+    def fits(self, row: _Row) -> bool:
+        """Whether a row fits by what it has itself."""
+        raise NotImplementedError
+
+    @property
+    def flags(self) -> int:
+        """How many properties it selects by."""
+        return sum(switch is not None for switch in self.switches)
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether the list leaves rows of its index out."""
+        return bool(self.name) or self.flags > 0
+
+    def arguments(self) -> list[Argument]:
+        """The switches and the name, as list_users.lua and list_torrents.lua read them."""
+        switches = ("" if s is None else s if isinstance(s, str) else int(s) for s in self.switches)
+        return [*switches, fold(self.name)]
+
+
+_Filter = TypeVar("_Filter", bound=Filter[Any])
+
+
+class ListPage(NamedTuple, Generic[_Row]):
+    """Rows of a list. ``cursor``: that of the next page, '' at the end. ``total`` and ``first``, the place of the first
+    one from 0 on, are None if they are unknown."""
+
+    cursor: str
+    rows: list[_Row]
+    total: int | None = None
+    first: int | None = None
+
+
+def page_of(rows: list[_Row], first: int, count: int, total: int) -> ListPage[_Row]:
+    return ListPage(f"f{first + count}" if first + count < total else "", rows, total, first)
+
+
+class Listing(ABC, Generic[_Filter, _Row]):
+    """``kind``: the field of `indexed` that says whether all rows have been ranked. ``whole``: the orders that list all
+    rows."""
+
+    kind: str
+    whole: tuple[str, ...]
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._lists = asyncio.Semaphore(LISTS_AT_ONCE)
+        self._rank_walks = {shard: _RankWalk(shard, self.kind, partial(self._rank, shard)) for shard in shards}
+
+    async def filtered(self, wanted: _Filter, cursor: str = "", count: int = 100) -> ListPage[_Row]:
+        """Returns at most ``count`` rows that fit. Raises ClientError for an invalid cursor.
+
+        A page may be short before the end. Rows that change between pages may be missing or repeated. While the
+        indexes are incomplete, properties are read from the rows, and the total is unknown.
+        """
+        first, positions = self._place(cursor)
+        async with self._lists:
+            is_complete = not wanted.flags or await self.is_complete()
+            if positions is None and (first or is_complete):
+                page = await self._matches(wanted, first, count)
+                if page is not None:
+                    return page
+            page = await self._walk(wanted, positions, first, count)
+            return page._replace(total=await self._total(wanted)) if is_complete else page
+
+    def _place(self, cursor: str) -> tuple[int, list[int] | None]:
+        """The place, and the positions of a walk. Raises ClientError."""
+        match = CURSOR.fullmatch(cursor or "f0")
+        if match is None:
+            raise ClientError("invalid cursor")
+        if match[1]:
+            return int(match[1]), None
+        positions = [END if text == "e" else int(text) for text in match[2].split(".")]
+        if len(positions) != len(self._shards):
+            raise ClientError("invalid cursor")
+        return 0, positions
+
+    async def count(self, order: str) -> int:
+        """Returns the number of rows in the index of an order."""
+        return sum((await self._shards.each(lambda shard: ("ZCARD", self._key(shard, order)))).values())
+
+    async def _matches(self, wanted: _Filter, first: int, count: int) -> ListPage[_Row] | None:
+        """Those that fit, from an index; None if no index has only them, or if that has too many to sort them. A list
+        that began with fewer goes on with up to twice as many: another kind of list would begin anew."""
+        indexes = [each for each in wanted.conditions if each.listed]
+        sizes = await asyncio.gather(*map(self._size, indexes))
+        if not sizes:
+            return None
+        index, size = min(zip(indexes, sizes, strict=True), key=lambda pair: pair[1])
+        growth = 2 if first else 1
+        if wanted.name or wanted.order == "name":
+            if size > growth * MAX_FEW:
+                return None
+            return await self._by_name([id for id, _ in await self._read(index, wanted)], wanted, first, count)
+        if index.order == wanted.order and wanted.flags == 1:
+            ids = await self._in_order(index, size, wanted, first, min(count, size - first))
+        elif size <= growth * MAX_MATCHES:
+            pairs = [(score, id) for id, score in await self._read(index, wanted) if score is not None]
+            pairs.sort(reverse=wanted.descending)
+            size, ids = len(pairs), [id for _, id in pairs[first : first + count]]
+        else:
+            return None
+        return page_of(await self._fitting_rows(ids, wanted), first, count, size)
+
+    async def _fitting_rows(self, ids: Sequence[str], wanted: _Filter) -> list[_Row]:
+        """What a site changed since a job listed the rows is left out."""
+        return [each for each in await self._rows(ids) if wanted.fits(each)]
+
+    async def _size(self, index: Condition) -> int:
+        sizes = await self._shards.each(lambda shard: ("ZCOUNT", self._key(shard, index.name), *index.range))
+        return sum(sizes.values())
+
+    async def _in_order(self, index: Condition, size: int, wanted: _Filter, first: int, count: int) -> list[str]:
+        """The ids of ``count`` rows of an index in its own order. ``size`` of them fit, at one end of it."""
+        if index.positive is not None and index.positive != wanted.descending:  # those that do not fit come first
+            first += await self.count(index.order) - size
+        return [id for id, _ in await self._top(index.name, wanted, first, count)]
+
+    async def _top(self, index: str, wanted: _Filter, first: int, count: int) -> list[tuple[str, float]]:
+        """Members of an index, from a place on, with their scores."""
+        return await top_of(
+            self._shards, lambda shard: self._key(shard, index), count, first, ascending=not wanted.descending
+        )
+
+    async def _read(self, index: Condition, wanted: _Filter) -> list[tuple[str, float | None]]:
+        """The rows of an index that fit, with their score in the order; None if it does not list them."""
+        found, shards = list[tuple[str, float | None]](), list(self._shards)
+        for first in range(0, 2 * MAX_MATCHES, MATCHES_A_CALL):
+            parts = await self._ids(index, first, shards)
+            found += await self._fitting({shard: ids for shard, ids in parts.items() if ids}, index, wanted)
+            shards = [shard for shard, ids in parts.items() if len(ids) == MATCHES_A_CALL]
+            if not shards:
+                break
+        return found
+
+    async def _ids(self, index: Condition, first: int, shards: Sequence[Shard]) -> dict[Shard, list[bytes]]:
+        how = (*index.range, "BYSCORE", "LIMIT", first, MATCHES_A_CALL)
+        return await self._shards.each(lambda shard: ("ZRANGE", self._key(shard, index.name), *how), shards)
+
+    async def _fitting(
+        self, ids: Mapping[Shard, list[bytes]], index: Condition, wanted: _Filter
+    ) -> list[tuple[str, float | None]]:
+        """Those of ``ids`` that fit by the other indexes."""
+        others = [each for each in wanted.conditions if each != index]
+        names = [*(each.name for each in others), index.name if index.order == wanted.order else wanted.order]
+        replies = iter(
+            await self._shards.ask(
+                [(shard, ("ZMSCORE", self._key(shard, name), *some)) for shard, some in ids.items() for name in names]
+            )
+        )
+        found: list[tuple[str, float | None]] = []
+        for some in ids.values():
+            *scores, order = [_numbers(next(replies) or [None] * len(some)) for _ in names]
+            for place, id in enumerate(some):
+                if all(each.holds(column[place]) for each, column in zip(others, scores, strict=True)):
+                    found.append((id.decode(), order[place]))
+        return found
+
+    async def _total(self, wanted: _Filter) -> int | None:
+        """The number of rows that fit, where an index tells: with one property, in an order that lists all."""
+        if wanted.flags != 1 or wanted.name or wanted.order not in self.whole:
+            return None
+        conditions = wanted.conditions
+        if conditions[0].listed:
+            return await self._size(conditions[0])
+        number, *sizes = await asyncio.gather(self.count(wanted.order), *map(self._size, conditions))
+        return max(0, number - sum(sizes))
+
+    async def is_complete(self) -> bool:
+        """Whether all rows were ranked since the indexes were introduced. Before that, lists may miss some."""
+        versions = await self._shards.each(lambda shard: ("HGET", shard.keys.indexed(), self.kind))
+        return all(version == INDEXES for version in versions.values())
+
+    async def rank(
+        self, number: int = RANKED_A_ROUND, *, all_of_them: bool = False, pause: Pause = asyncio.sleep
+    ) -> bool:
+        """Ranks the next rows, about ``number`` of them; all of a shard if ``all_of_them``, or if its indexes are
+        incomplete. False if a shard is out of memory: the next call goes on there."""
+        has_room = True
+        for shard, walk in self._rank_walks.items():
+            try:
+                has_room &= await walk.go_on(number // len(self._shards), pause, ranks_all=all_of_them)
+            except StoreUnavailable as error:
+                self._shards.leave_out([shard.number], error)
+        return has_room
+
+    # What differs between users and torrents
+
+    @abstractmethod
+    def _key(self, shard: Shard, index: str) -> str:
+        """The index of an order or of a property."""
+
+    @abstractmethod
+    async def _rows(self, ids: Sequence[str]) -> list[_Row]: ...
+
+    @abstractmethod
+    async def _by_name(self, ids: list[str], wanted: _Filter, first: int, count: int) -> ListPage[_Row]:
+        """A page of the rows in ``ids`` whose name matches, ordered by name."""
+
+    @abstractmethod
+    async def _walk(self, wanted: _Filter, positions: list[int] | None, first: int, count: int) -> ListPage[_Row]:
+        """A page of a walk through the index of the order, from ``positions`` on."""
+
+    @abstractmethod
+    async def _rank(self, shard: Shard, cursor: bytes) -> tuple[bytes, int]:
+        """Ranks some rows. Returns the next cursor and how many there were."""
+
+
+class _RankWalk:
+    """Ranks what a shard has for lists, page after page. Each process keeps its own position. ``rank`` ranks a page
+    from a cursor on, and returns the next cursor and how many it visited. ``name``: the field of `indexed`."""
+
+    def __init__(self, shard: Shard, name: str, rank: Callable[[bytes], Awaitable[tuple[bytes, int]]]) -> None:
+        self._connection, self._indexed = shard.connection, shard.keys.indexed()
+        self._name, self._rank = name, rank
+        self._cursor, self._ranks_all = b"0", False
+
+    async def go_on(self, most: int, pause: Pause, *, ranks_all: bool) -> bool:
+        """Ranks about ``most``, or all, also if the indexes are incomplete. If the store is out of memory, returns
+        False, and the next call goes on there. Raises StoreUnavailable."""
+        visited, timer = 0, asyncio.get_running_loop().time
+        try:
+            known = await self._connection.command("HGET", self._indexed, self._name)
+            ranks_all = ranks_all or known != INDEXES
+            if ranks_all and not self._ranks_all:
+                self._cursor = b"0"
+            self._ranks_all = ranks_all
+            while ranks_all or visited < most:
+                began = timer()
+                self._cursor, ranked = await self._rank(self._cursor)
+                visited += ranked
+                if self._cursor == b"0":
+                    break
+                await pause(PAUSES * (timer() - began))
+            if ranks_all:
+                await self._connection.command("HSET", self._indexed, self._name, INDEXES)
+        except OutOfMemoryError:
+            return False
+        except StoreUnavailable:
+            self._ranks_all = False  # another server may take over, which reads a cursor differently
+            raise
+        self._ranks_all = False
+        return True
+
+
+def _numbers(scores: list[bytes | float | None]) -> list[float | None]:
+    return [None if score is None else float(score) for score in scores]
