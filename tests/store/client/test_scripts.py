@@ -69,7 +69,6 @@ KEEPS_LEASES = {"work_verify", "work_probe", "work_facts", "hold_webhook"}
 number is bounded."""
 ONLY_READS = {
     "scrape",
-    "search",
     "count_before",
     "list_users",
     "list_torrents",

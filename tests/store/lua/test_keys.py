@@ -134,7 +134,6 @@ BEYOND: dict[str, str] = {
     "removing u:* u:*:active user:* user_id users",
     "score": "i:processed i:score leases:torrents",
     "scrape": "user:*",
-    "search": "i:name",
     "set_rule": "changes copies copies:rows copies:version download_multiplier edits upload_multiplier user:*",
     "session": "admin:session:* admin:token:* admin:tokens",
     "sign_in": "admin:session: admin:sessions",

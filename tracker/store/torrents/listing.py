@@ -180,7 +180,7 @@ class _Walk:
         """Those of list_torrents.lua."""
         order = "name" if wanted.name else wanted.order
         index = f"torrent_{_LISTS[order]}" if order in _LISTS else order
-        return [index, int(wanted.is_descending), self.position, looked_at, count, *wanted.arguments()]
+        return [index, int(wanted.is_descending), self.position, looked_at, count, *wanted.arguments(), ""]
 
     def take(self, wanted: TorrentFilter, position: int, found: list[Any]) -> None:
         """``position`` and ``found``: the answer of the script."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from tracker.bittorrent import HASH_LENGTH, InfoHash
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.names import fold
+from tracker.store.client.pipe import Argument
 from tracker.store.sharding.shards import Shard, Shards
 
 NAMES_A_CALL = 1000
@@ -137,8 +138,9 @@ class Search:
         stop = position + self._names_a_page
         while len(found) < wanted and position != END and position < stop:
             left = wanted - len(found)
-            position, more = await self._scripts.search([self._part, position, self._names_a_call, left, self._digits])
-            found += (InfoHash(bytes.fromhex(info_hash.decode())) for info_hash in more)
+            walk: list[Argument] = ["name", 0, position, self._names_a_call, left]
+            position, more = await self._scripts.list_torrents([*walk, "", "", "", self._part, self._digits])
+            found += (InfoHash(bytes.fromhex(info_hash.decode())) for info_hash in more[::3])
         return position, found
 
     async def _hashes(self, position: int, wanted: int) -> tuple[int, list[InfoHash]]:
