@@ -86,7 +86,7 @@ class Site:
     async def seed_seconds(self, share: Share) -> int:
         torrent = await self.store.torrents.get(InfoHash(share.info_hash))
         assert torrent is not None
-        account = await self.store.users.torrent(self.user_id, torrent.torrent_id) or {}
+        account = (await self.store.users.on_torrents(self.user_id, [torrent.torrent_id]))[0]
         return int(account.get("seed_time", "0"))
 
     async def verify(self, share: Share) -> None:

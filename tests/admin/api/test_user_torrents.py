@@ -18,8 +18,8 @@ async def test_each_row_has_an_outcome_and_totals_stay(full: ApiClient, admin: A
     assert [each["outcome"] for each in told["rows"]] == ["added", "known", "error", "error", "error", "error"]
     assert (told["added"], told["known"], told["errors"]) == (1, 1, 4)
     assert told["rows"][3]["error"] == "unknown user: add it first"
-    account = await admin.store.users.torrent("7", added[0])
-    assert account is not None and (account["uploaded"], account["extra_up"]) == ("100", "50")
+    account = (await admin.store.users.on_torrents("7", [added[0]]))[0]
+    assert (account["uploaded"], account["extra_up"]) == ("100", "50")
     user = await admin.store.users.by_id("7")
     assert user is not None and user.uploaded == 10
 

@@ -47,8 +47,6 @@ BEYOND: dict[str, str] = {
     "i:seeders i:snatches i:torrent_* removing:torrents stats:* sweeping torrent_id "
     "torrents",
     "add_token": "admin:token:* admin:tokens",
-    "add_user": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_name once:* "
-    "removing u:* u:*:active user:* user_id users",
     "adopt": "copies copies:rows copies:version deleting u:* user:* user_id users whitelist",
     "allow": "changes denied edits",
     "announce": "addresses addresses:full changed changes deleting dht:peers:* download_multiplier "

@@ -73,7 +73,7 @@ async def figures(store: Store) -> dict[str, Any]:
             each.score,
             await store.torrents.completers(each),
             await store.torrents.history(each),
-            [await store.users.torrent(user, each.torrent_id) for user in ("7", "8")],
+            [(await store.users.on_torrents(user, [each.torrent_id]))[0] for user in ("7", "8")],
         )
     for user in ("7", "8"):
         for name in ("active", "complete", "incomplete", "hnr"):

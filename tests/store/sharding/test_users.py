@@ -61,7 +61,7 @@ async def figures(store: Store) -> dict[str, Any]:
             sets[name] = {torrent.info_hash for torrent in torrents}
         accounts = {}
         for torrent in await store.torrents.get_all(HASHES):
-            accounts[torrent.info_hash] = await store.users.torrent(user_id, torrent.torrent_id)
+            accounts[torrent.info_hash] = (await store.users.on_torrents(user_id, [torrent.torrent_id]))[0]
         user = await store.users.find(user_id)
         found[user_id] = (astuple(user), sets, await store.users.set_sizes(user_id), accounts)
     return found | {"owing": await store.users.hit_and_runs()}
@@ -117,7 +117,7 @@ async def test_cut_credit_of_all_shards_is_summed(store: Store) -> None:
     user = await store.users.find("7")
     assert (user.uploaded, user.credit_cut) == (SHARDS * 100_000, SHARDS * 7)
     accounts = [
-        await store.users.torrent("7", torrent.torrent_id) or {}
+        (await store.users.on_torrents("7", [torrent.torrent_id]))[0]
         for torrent in await store.torrents.get_all(HASHES[:SHARDS])
     ]
     assert [each["credit_cut"] for each in accounts] == ["7"] * SHARDS

@@ -35,7 +35,7 @@ async def test_a_token_makes_one_torrent_free_for_one_user(private: Store) -> No
     assert await downloaded(private, 2, torrent=2) == 1000
     assert await downloaded(private, 3, passkey=BOB) == 1000
     assert (await private.users.find("7")).uploaded == 2000
-    assert (await private.users.torrent("7", "1") or {})["downloaded"] == "1000"
+    assert (await private.users.on_torrents("7", ["1"]))[0]["downloaded"] == "1000"
 
 
 async def test_a_token_ends(private: Store) -> None:

@@ -52,8 +52,7 @@ async def test_announces_add_to_it_and_totals_stay(store: Store) -> None:
     await store.announce(update(1, "s", passkey=ALICE, bytes_left=0))
     await store.pass_time(100)
     await store.announce(update(1, "u", passkey=ALICE, bytes_left=0, uploaded=5))
-    account = await store.users.torrent("7", torrent_id)
-    assert account is not None
+    account = (await store.users.on_torrents("7", [torrent_id]))[0]
     assert (account["uploaded"], account["downloaded"], account["seed_time"]) == ("1005", "500", "1000")
     assert (account["extra_up"], account["extra_dn"]) == ("1000", "-500")
     assert (account["first_seen"], account["completed_at"]) == ("1600000000", "1700000000")
@@ -163,8 +162,8 @@ async def test_a_row_that_was_never_completed_says_so_and_an_end_of_zero_is_none
     assert user is not None and user.snatches == 0
     await store.announce(update(1, "s", passkey=ALICE))
     await store.announce(update(1, "c", passkey=ALICE, bytes_left=0))
-    account = await store.users.torrent("7", torrent_id)
-    assert account is not None and account["completed_at"] == str(START)
+    account = (await store.users.on_torrents("7", [torrent_id]))[0]
+    assert account["completed_at"] == str(START)
 
 
 async def test_rows_on_removed_torrents_are_left_out(store: Store) -> None:

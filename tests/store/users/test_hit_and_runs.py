@@ -177,11 +177,10 @@ async def test_sets_are_read_in_pages(private: Store) -> None:
 
 async def test_a_user_on_a_torrent_is_described(private: Store) -> None:
     await run_unavailable(private, 1)
-    found = await private.users.torrent("7", "1")
-    assert found is not None
+    found = (await private.users.on_torrents("7", ["1"]))[0]
     assert (found["downloaded"], found["total_time"], found["peers"]) == (str(OWED), "1", "0")
     assert (found["from"], found["until"]) == (str(START), str(START + 1))
-    assert await private.users.torrent("8", "1") is None
+    assert (await private.users.on_torrents("8", ["1"]))[0] == {}
     await private.redis.set(private.keys.user_torrent(7, 3), "not a hash")
     rows = await private.users.on_torrents("7", ["2", "1", "3"])
     assert rows == [{}, found, {}]

@@ -43,7 +43,7 @@ async def test_the_peer_that_is_silent_longest_leaves(limited: Store) -> None:
     assert (joined.outcome, joined.seeders, joined.leechers) == ("join", 0, 2)
     assert await active(limited, 1, 2, 3) == [1, 3]
     assert await check_invariants(limited.redis, limited.keys) == 2
-    assert (await limited.users.torrent("7", "1") or {})["peers"] == "2"
+    assert (await limited.users.on_torrents("7", ["1"]))[0]["peers"] == "2"
     assert await limited.redis.exists(f"{limited.keys.prefix}ptimeout:1:{peer_id(2).hex()}") == 0
     again = await limited.announce(alice(2, bytes_left=0))
     assert again.outcome == "join" and await active(limited, 1, 2, 3) == [2, 3]

@@ -359,10 +359,13 @@ class Shards:
         found = await self.find_torrents(torrent_ids)
         return [found[each][0] if each in found else self._probable(each) for each in torrent_ids]
 
-    async def parts_of_torrents(self, torrent_ids: Sequence[str]) -> dict[Shard, list[str]]:
-        """The ids by the shards that ``of_torrents`` finds."""
+    async def parts_of_torrents(
+        self, items: Sequence[_Item], id_of: Callable[[_Item], str] = str
+    ) -> dict[Shard, list[_Item]]:
+        """The items by the shards that ``of_torrents`` finds for the ids of their torrents."""
+        torrent_ids = [id_of(item) for item in items]
         shards = dict(zip(torrent_ids, await self.of_torrents(torrent_ids), strict=True))
-        return grouped(torrent_ids, shards.get)
+        return grouped(items, lambda item: shards[id_of(item)])
 
     async def of_torrent(self, torrent_id: str) -> Shard | None:
         """The same of one id. Raises StoreUnavailable when a shard may have it that is unavailable."""

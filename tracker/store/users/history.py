@@ -1,7 +1,6 @@
 """What users have on torrents: rows that a site brings along, with what its former tracker counted, and rows as they
 are now."""
 
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -106,20 +105,14 @@ class UserHistory:
                 checked[place] = checked_history(row)
             except ClientError as error:
                 found[place] = error
-        shards = await self._shards.of_torrents([row["torrent_id"] for row in checked.values()])
-        parts = defaultdict[Shard, list[int]](list)
-        for place, shard in zip(checked, shards, strict=True):
-            if shard is None:
-                found[place] = ClientError(_ERRORS[b"torrent"])
-            else:
-                parts[shard].append(place)
+        parts = await self._shards.parts_of_torrents(list(checked), lambda place: checked[place]["torrent_id"])
         for shard, places in parts.items():
             await self._copies.bring_users(shard, {checked[place]["user_id"] for place in places})
             packed: list[Argument] = [orjson.dumps(checked[place]) for place in places]
             answers = await shard.scripts.save_history([int(add_to_totals), int(self._clock()), *packed])
             for place, answer in zip(places, answers, strict=True):
                 found[place] = ClientError(_ERRORS[answer]) if isinstance(answer, bytes) else answer == 1
-        return [found[place] for place in range(len(rows))]
+        return [found.get(place, ClientError(UNKNOWN_TORRENT)) for place in range(len(rows))]
 
     async def remember_peers(self, rows: Sequence[PeerThere], *, again: bool) -> None:
         """From these counters the next announces of peers count. ``again``: also those of peers that are known here,
@@ -127,10 +120,7 @@ class UserHistory:
         await self._copies.copy_to_all()
         memory = self._rules.current.memory
         for some in in_parts(rows, _PEERS_A_CALL):
-            parts = defaultdict[Shard, list[PeerThere]](list)
-            for row, shard in zip(some, await self._shards.of_torrents([row.torrent_id for row in some]), strict=True):
-                if shard is not None:
-                    parts[shard].append(row)
+            parts = await self._shards.parts_of_torrents(some, lambda row: row.torrent_id)
             for shard, peers in parts.items():
                 await self._copies.bring_users(shard, {peer.user_id for peer in peers})
                 await shard.scripts.remember_peers([memory, int(again), *(part for peer in peers for part in peer)])

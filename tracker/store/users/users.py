@@ -80,12 +80,13 @@ class Users:
         passkey = checked_passkey(passkey or new_passkey())
         if user_id is not None and not is_user_id(user_id):
             raise ClientError("a user id is a positive number")
-        given = await self._scripts.add_user([pack_user(user_id or "", passkey, checked_fields(fields))])
-        if given is None:
+        packed = pack_user(user_id or "", passkey, checked_fields(fields))
+        ((outcome, *given),) = await self._scripts.save_users(["new", "", 0, packed])
+        if outcome == b"passkey":
             raise Conflict("this passkey is taken: another user has it, so give one of them a new one")
-        if not given:
+        if outcome != 1:
             raise Conflict("a user with this id exists")
-        await self._changed(given.decode())
+        await self._changed(given[0].decode())
         return await self.find(passkey)
 
     async def passkey_of(self, user_id: str) -> str | None:
@@ -329,16 +330,9 @@ class Users:
         )
         return seeding, leeching
 
-    async def torrent(self, user_id: str, torrent_id: str) -> dict[str, str] | None:
-        """Returns the user's fields on a torrent (``t:u:<uid>:t:<tid>``), summed over all of the user's peer ids.
-
-        None if the user has never been on the torrent.
-        """
-        (found,) = await self.on_torrents(user_id, [torrent_id])
-        return found or None
-
     async def on_torrents(self, user_id: str, torrent_ids: Sequence[str]) -> list[dict[str, str]]:
-        """Returns the fields of ``torrent`` for several torrents, in order. Empty where the user has never been."""
+        """Returns the user's fields on torrents (``t:u:<uid>:t:<tid>``), in order, each summed over all of the user's
+        peer ids. Empty where the user has never been."""
         return await self.accounts([(user_id, torrent_id) for torrent_id in torrent_ids])
 
     async def accounts(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, str]]:

@@ -1,6 +1,7 @@
 #!lua
 -- save_users.lua: adds users, and changes those who exist. A repeated call changes nothing, unless it adds to totals.
--- ARGV[1]   '1': totals replace those of known users too
+-- ARGV[1]   '1': totals replace those of known users too; 'new': a known user is not changed (`user`, `passkey`), and
+--   nothing is published
 -- ARGV[2]   the key of a request that may be repeated, or '': each row adds to totals once
 -- ARGV[3]   the number of the first row in that request
 -- ARGV[4..] the users, each as user_fields.lua reads it. A user without an id is the holder of the passkey, or new
@@ -25,6 +26,10 @@ end
 
 local function save(user, row)
   local uid, passkey = user.id, user.passkey
+  if ARGV[1] == 'new' then
+    if call('EXISTS', P .. 'user:' .. passkey) == 1 then return { 'passkey' } end
+    if uid ~= '' and is_user_taken(uid) then return { 'user' } end
+  end
   if uid == '' then uid = call('HGET', P .. 'user:' .. passkey, 'user_id') or next_user_id() end
   if not is_user_id(uid) then return { 'id' } end
   if is_any_deleted and call('SISMEMBER', P .. 'deleting', uid) == 1 then return { 'deleting' } end
@@ -58,7 +63,7 @@ for i = 4, #ARGV do
   answers[i - 3] = ok and answer or { 'error' }
   if ok and answer[2] then
     record_edit(answer[2], '')
-    redis.pcall('PUBLISH', P .. 'users', answer[2])
+    if ARGV[1] ~= 'new' then redis.pcall('PUBLISH', P .. 'users', answer[2]) end
   end
 end
 pcall(raise_last_id, highest) -- of a wrong type: the ids are given out by their keys alone
