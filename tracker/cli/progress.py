@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import typer
@@ -13,51 +13,50 @@ _PAUSE_SECONDS = 1.0
 
 
 class Progress:
-    """Counts items; subclasses show the count."""
+    """Counts items; ``show`` shows the count."""
 
-    def __init__(self, what: str, total: int | None) -> None:
+    def __init__(self, what: str, total: int | None, show: "Callable[[Progress], None]") -> None:
         self.what = what
         self.total = total
         self.done = 0
+        self._show = show
 
     def advance(self, by: int = 1) -> None:
-        self.done += by
+        self.reach(self.done + by)
 
     def reach(self, done: int) -> None:
         """Sets the count, for callers that know the total instead of the increment."""
-        self.advance(done - self.done)
+        self.done = done
+        self._show(self)
 
     def __str__(self) -> str:
         return f"{self.what}: {self.done}" + (f" of {self.total}" if self.total is not None else "")
 
 
-class _Lines(Progress):
-    def __init__(self, what: str, total: int | None) -> None:
-        super().__init__(what, total)
-        self._shown = 0
-        self._at = -_PAUSE_SECONDS
-
-    def advance(self, by: int = 1) -> None:
-        super().advance(by)
-        if self.done - self._shown >= EVERY and time.monotonic() - self._at >= _PAUSE_SECONDS:
-            self._shown, self._at = self.done, time.monotonic()
-            typer.echo(str(self), err=True)
-
-
 @contextmanager
 def progress(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Progress]:
     """``what`` is the label. ``quiet`` counts without output."""
-    if quiet:
-        yield Progress(what, total)
-    elif sys.stderr.isatty():
-        with _bar(what, total) as bar:
-            yield bar
+    if not quiet and sys.stderr.isatty():
+        with _bar(what, total) as show:
+            yield Progress(what, total, show)
     else:
-        yield _Lines(what, total)
+        yield Progress(what, total, (lambda _: None) if quiet else _lines())
+
+
+def _lines() -> Callable[[Progress], None]:
+    shown, at = 0, -_PAUSE_SECONDS
+
+    def show(progress: Progress) -> None:
+        nonlocal shown, at
+        if progress.done - shown >= EVERY and time.monotonic() - at >= _PAUSE_SECONDS:
+            shown, at = progress.done, time.monotonic()
+            typer.echo(str(progress), err=True)
+
+    return show
 
 
 @contextmanager
-def _bar(what: str, total: int | None) -> Iterator[Progress]:
+def _bar(what: str, total: int | None) -> Iterator[Callable[[Progress], None]]:
     # rich is slow to import.
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
@@ -67,10 +66,4 @@ def _bar(what: str, total: int | None) -> Iterator[Progress]:
     times = (TimeElapsedColumn(), TimeRemainingColumn())
     with Bars(*columns, *times, console=Console(stderr=True)) as bars:
         task = bars.add_task(what, total=total)
-
-        class Bar(Progress):
-            def advance(self, by: int = 1) -> None:
-                super().advance(by)
-                bars.update(task, completed=self.done)
-
-        yield Bar(what, total)
+        yield lambda progress: bars.update(task, completed=progress.done)

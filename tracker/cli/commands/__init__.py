@@ -91,8 +91,8 @@ def _find_config(ctx: typer.Context, value: Path | None) -> Path | None:
 Config = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="TOML file with settings.", callback=_find_config)
 ]
-_config: ContextVar[Path | None] = ContextVar("config", default=None)
-"""Of the command that runs."""
+config_file: ContextVar[Path | None] = ContextVar("config", default=None)
+"""What ``--config`` of the command that runs names."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Limit = Annotated[int, typer.Option(min=1, help="Maximum number of lines.")]
@@ -163,7 +163,7 @@ def runnable(function: Command) -> Command:
 
     @wraps(function)
     def run(config: Path | None, **arguments: Any) -> None:
-        _config.set(config)
+        config_file.set(config)
         if inspect.isasyncgenfunction(inner) or inspect.iscoroutinefunction(inner):
             _run(function, inner, arguments)
         else:
@@ -208,16 +208,11 @@ def confirm(question: str, *, yes: bool = False) -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def config_file() -> Path | None:
-    """What ``--config`` names."""
-    return _config.get()
-
-
 def load_settings() -> "Settings":
     """The current settings. From here on only errors are logged: a command prints its own messages."""
     from tracker.settings.sources import load  # noqa: PLC0415
 
-    settings = load(config_file())
+    settings = load(config_file.get())
 
     def configure() -> None:
         from tracker.system import logs  # noqa: PLC0415

@@ -32,7 +32,7 @@ def health(
     as_json: AsJson = False,
 ) -> None:
     """Check the health of the tracker on this machine; exit code 1 if it is unhealthy or, with --ready, not ready."""
-    settings = load(config_file())
+    settings = load(config_file.get())
     listen = settings.http.listen if public or not settings.admin.enabled else settings.admin.listen
     path = "/ready" if ready else "/health"
     try:

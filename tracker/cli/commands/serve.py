@@ -36,7 +36,7 @@ def serve(
     """Serve until SIGTERM or Ctrl-C; a second signal stops at once. SIGHUP reloads settings."""
 
     def read() -> Settings:
-        settings = load(config_file())
+        settings = load(config_file.get())
         if fail_fast:
             redis = settings.redis.model_copy(update={"start_wait_seconds": 1})
             settings = settings.model_copy(update={"redis": redis})

@@ -18,5 +18,5 @@ def show_settings(
     if markdown:
         typer.echo(reference.as_markdown(), nl=False)
         return
-    for name, value in reference.values(load(config_file())).items():
+    for name, value in reference.values(load(config_file.get())).items():
         show({"name": name, "value": value}, f"{name}={value}", as_json=as_json)

@@ -96,7 +96,7 @@ async def sign_out(store: Store, change: Change) -> None:
 async def sign_in_link(store: Store, change: Change, as_json: AsJson = False) -> None:
     """Print a link that signs a browser in to the dashboard, once, within 15 minutes, with role admin."""
     del change  # it has no object
-    admin = load(config_file()).admin
+    admin = load(config_file.get()).admin
     if not admin.enabled:
         note("TRACKER_ADMIN__ENABLED is false in these settings: only a tracker with other settings accepts the link")
     links = sign_in_urls(admin, await store.tokens.new_link())
