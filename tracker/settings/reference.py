@@ -47,96 +47,82 @@ This page is generated from `tracker/settings/` by `make docs`.
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Settings for one task. ``members`` are settings (``http.listen``) or sections (``http``: what no group names)."""
+    """Settings for one task. ``members``, separated by spaces, are settings (``http.listen``) or sections (``http``:
+    what no group names)."""
 
     title: str
     about: str
-    members: tuple[str, ...]
+    members: str
 
 
 GROUPS = (
     Group(
         "First things to set",
         "Where the tracker listens, what it serves, and where it keeps its data.",
-        (
-            "http.listen",
-            "udp.listen",
-            "announce.urls",
-            "admin.url",
-            "redis.url",
-            "data.directory",
-            "users.private",
-            "torrents.mode",
-            "torrents.keep_files",
-            "announce.private_addresses",
-            "http.workers",
-        ),
+        "http.listen udp.listen announce.urls admin.url redis.url data.directory users.private torrents.mode "
+        "torrents.keep_files announce.private_addresses http.workers",
     ),
     Group(
         "Proxies and addresses",
         "For a tracker behind a proxy or a load balancer.",
-        ("http.trusted_proxies", "http.proxy_protocol", "http.ip_parameter_from_private", "http.stop_delay_seconds"),
+        "http.trusted_proxies http.proxy_protocol http.ip_parameter_from_private http.stop_delay_seconds",
     ),
     Group(
         "Announces and scrapes",
         "Replies to peers, and when timed-out peers are removed.",
-        ("announce", "reaper", "torrents.full_scrape", "torrents.max_scrape"),
+        "announce reaper torrents.full_scrape torrents.max_scrape",
     ),
     Group(
         "Open mode: how many torrents",
         "Bounds for torrents that register themselves at their first announce.",
-        ("torrents",),
+        "torrents",
     ),
     Group(
         "Users and clients: who may announce",
         "Passkeys, totals per user, hit-and-runs, and the lists of allowed and denied clients. `tracker user` manages "
         "the users.",
-        ("users", "clients.allow_list", "clients.deny_list"),
+        "users clients.allow_list clients.deny_list",
     ),
     Group(
         "Limits per address",
         "An address (IPv6: a /64) beyond a limit gets longer intervals and fewer peers. Beyond twice the limit it is "
         "refused (most stops still pass). Beyond four times the limit its connections are closed without an answer.",
-        ("limits",),
+        "limits",
     ),
-    Group("Limits per connection", "Bounds for clients of the public ports.", ("http", "udp")),
+    Group("Limits per connection", "Bounds for clients of the public ports.", "http udp"),
     Group(
         "Store",
         "An existing Redis or Valkey server (`TRACKER_REDIS__URL`), or the private server and its memory.",
-        ("redis", "data"),
+        "redis data",
     ),
-    Group(
-        "Statistics: locations, unique users, client programs",
-        "Statistics about peers.",
-        ("geoip", "uniques", "clients"),
-    ),
-    Group("Scores and jobs", "Background work.", ("scoring", "jobs")),
-    Group("Connections to peers", "Checks whether peers have what they announce.", ("probe",)),
-    Group("Sending statistics", "To StatHat or to a StatsD server.", ("stathat", "statsd")),
-    Group("Telling a site", "The change feed and its webhooks ([changes.md](changes.md)).", ("changes",)),
+    Group("Statistics: locations, unique users, client programs", "Statistics about peers.", "geoip uniques clients"),
+    Group("Scores and jobs", "Background work.", "scoring jobs"),
+    Group("Connections to peers", "Checks whether peers have what they announce.", "probe"),
+    Group("Sending statistics", "To StatHat or to a StatsD server.", "stathat statsd"),
+    Group("Telling a site", "The change feed and its webhooks ([changes.md](changes.md)).", "changes"),
     Group(
         "A site's own database",
         "Its tables, which the tracker keeps ([sync.md](sync.md)).",
-        ("site.database", "site.mapping", "site.sync_in_tracker", "site.sync_seconds", "site.full_pass_hour"),
+        "site.database site.mapping site.sync_in_tracker site.sync_seconds site.full_pass_hour",
     ),
-    Group("A site's own code", "Calls as UNIT3D and Gazelle make them ([calls.md](calls.md)).", ("site",)),
+    Group("A site's own code", "Calls as UNIT3D and Gazelle make them ([calls.md](calls.md)).", "site"),
     Group(
         "Work distribution",
         "The port where claimants ask for torrents to seed, or for other items ([work.md](work.md)).",
-        ("work", "limits.work_requests_minute"),
+        "work limits.work_requests_minute",
     ),
     Group(
         "WebTorrent",
         "Browsers announce over WebSockets, on the HTTP port ([webtorrent.md](webtorrent.md)).",
-        ("webtorrent",),
+        "webtorrent",
     ),
-    Group("DHT node", "A node of the BitTorrent DHT, for public torrents ([dht.md](dht.md)).", ("dht",)),
+    Group("DHT node", "A node of the BitTorrent DHT, for public torrents ([dht.md](dht.md)).", "dht"),
     Group(
         "Admin port",
         "Dashboard, API and metrics. Everything but the probes and the sign-in page requires a token.",
-        ("admin",),
+        "admin",
     ),
-    Group("Logging", "The log goes to standard error.", ("log", "http.access_log")),
+    Group("Logging", "The log goes to standard error.", "log http.access_log"),
 )
 
 
@@ -234,11 +220,11 @@ def _allowed(field: FieldInfo) -> str:
 
 def grouped() -> dict[str, list[tuple[str, str]]]:
     """By title of a group: its settings, each setting in one group."""
-    named = {member for group in GROUPS for member in group.members}
+    named = {member for group in GROUPS for member in group.members.split()}
     return {
         group.title: [
             (section, name)
-            for member in group.members
+            for member in group.members.split()
             for section, name in FIELDS
             if member == f"{section}.{name}" or (member == section and f"{section}.{name}" not in named)
         ]

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Annotated
 
@@ -47,21 +47,16 @@ def show_audit(
     wanted = AuditFilter(actor, operation, object_id, way or "", *times)
     listing = Listing("at:20 actor:16 way:9 operation:18 objects changes", as_json=False)
 
-    def show(page: Sequence[AuditEntry], *, first: bool) -> None:
-        if as_csv:
-            sys.stdout.write(csv_lines(COLUMNS, map(asdict, page), header=first))
-        elif as_json:
-            sys.stdout.write(json_lines(map(asdict, page)).decode())
-        else:
-            listing.page(map(_row, page))
-
     async def work(store: Store) -> None:
-        first = True
+        if as_csv:
+            sys.stdout.write(csv_lines(COLUMNS, []))
         async for page in entries(store.audit, wanted, limit):
-            show(page, first=first)
-            first = False
-        if as_csv and first:
-            show([], first=True)
+            if as_csv:
+                sys.stdout.write(csv_lines(COLUMNS, map(asdict, page), header=False))
+            elif as_json:
+                sys.stdout.write(json_lines(map(asdict, page)).decode())
+            else:
+                listing.page(map(_row, page))
 
     with_store(work)
 

@@ -15,23 +15,9 @@ from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution, start
 from tracker.store.store import Store
 
 DEFAULT = (
-    "requests",
-    "announces",
-    "announces.started",
-    "announces.completed",
-    "announces.stopped",
-    "joins",
-    "scrapes",
-    "failures.*",
-    "reaps",
-    "unique.new",
-    "bytes.up",
-    "bytes.down",
-    "torrents.processed",
-    "jobs.*.failed",
-    "repairs",
-    "tally_dropped",
-    "unique_skipped",
+    *("requests", "announces", "announces.started", "announces.completed", "announces.stopped", "joins", "scrapes"),
+    *("failures.*", "reaps", "unique.new", "bytes.up", "bytes.down", "torrents.processed", "jobs.*.failed", "repairs"),
+    *("tally_dropped", "unique_skipped"),
 )
 """Counters shown by default, with all distributions."""
 _FIGURES = ("count", "mean", "deviation", "min", "max")
