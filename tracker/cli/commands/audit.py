@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
+from typer import BadParameter, Option
 
 from tracker.cli.commands import EVERYTHING, AsJson, LimitOrAll, with_store
 from tracker.cli.terminal import Listing, Moment, Row
@@ -20,28 +20,26 @@ _WHEN = "yesterday, a span ago such as 2h or 7d, or a date such as 2026-12-31T18
 
 
 def show_audit(
-    actor: Annotated[str, typer.Option(help="Only changes by this token (name or id) or user.")] = "",
+    actor: Annotated[str, Option(help="Only changes by this token (name or id) or user.")] = "",
     operation: Annotated[
-        str, typer.Option(help="Only this operation, such as user.edit, or the first part of its name.")
+        str, Option(help="Only this operation, such as user.edit, or the first part of its name.")
     ] = "",
-    object_id: Annotated[
-        str, typer.Option("--object", metavar="ID", help="Only changes of this info hash, user id, …")
-    ] = "",
-    way: Annotated[Way | None, typer.Option(help="Only changes by this.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="WHEN", help=f"Only later ones: {_WHEN}.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="WHEN", help="Only earlier ones.")] = None,
+    object_id: Annotated[str, Option("--object", metavar="ID", help="Only changes of this info hash, user id, …")] = "",
+    way: Annotated[Way | None, Option(help="Only changes by this.")] = None,
+    since: Annotated[str | None, Option(metavar="WHEN", help=f"Only later ones: {_WHEN}.")] = None,
+    until: Annotated[str | None, Option(metavar="WHEN", help="Only earlier ones.")] = None,
     limit: LimitOrAll = EVERYTHING,
     as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_csv: Annotated[bool, Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """Show who changed what by the API, the dashboard, the command line or the site, newest first.
 
     Entries are kept for a year. Changes written directly to Redis are not recorded.
     """
     if as_json and as_csv:
-        raise typer.BadParameter("give --json or --csv")
+        raise BadParameter("give --json or --csv")
     if as_csv and sys.stdout.isatty():
-        raise typer.BadParameter("names are not escaped in CSV, which is unsafe in a terminal: redirect the output")
+        raise BadParameter("names are not escaped in CSV, which is unsafe in a terminal: redirect the output")
     now = time.time()
     times = (parse_past(text or "", now) for text in (since, until))
     wanted = AuditFilter(actor, operation, object_id, way or "", *times)

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, echo
 
 from tracker.cli.commands import AsJson, change_of, load_settings, run_with_store
 from tracker.cli.terminal import Row, describe
@@ -31,7 +31,7 @@ _RESTORED = (
 def backup(
     target: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="FILE|FOLDER/",
             help="FOLDER/ is created if missing; the file in it is named after the current time.",
         ),
@@ -57,9 +57,9 @@ def backup(
 
 
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="File written by `tracker backup`.")],
+    source: Annotated[Path, Argument(metavar="FILE", help="File written by `tracker backup`.")],
     replace: Annotated[
-        bool, typer.Option("--replace", help="Move an existing store aside, and print its new location.")
+        bool, Option("--replace", help="Move an existing store aside, and print its new location.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -76,7 +76,7 @@ def restore(
 
     before = asyncio.run(restore_store(source, directory, prepare, replace=replace))
     describe({"directory": str(directory), **counted, "before": str(before) if before else None}, as_json=as_json)
-    typer.echo(_RESTORED, err=True)
+    echo(_RESTORED, err=True)
 
 
 def _private() -> Settings:

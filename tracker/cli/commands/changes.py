@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from tracker.cli.commands import AsJson, load_settings, run_with_store
 from tracker.cli.terminal import Listing, Moment, note
@@ -20,9 +20,9 @@ _COLUMNS = "at:20 change:20 info_hash:40 user_id:8 uploaded>14? downloaded>14? s
 
 def show_changes(
     since: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only changes after this one.", show_default="all that are kept")
+        str | None, Option(metavar="ID", help="Only changes after this one.", show_default="all that are kept")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for more changes, until Ctrl-C.")] = False,
+    follow: Annotated[bool, Option("--follow", help="Wait for more changes, until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the change feed: who joined and left swarms, completions, hit-and-runs. Oldest first."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from tracker.cli.commands import Limit, Month, Pages, each, group, in_no_order, in_order, lists
 from tracker.cli.terminal import Row
@@ -14,7 +14,7 @@ from tracker.store.store import Store
 
 # Most peer-id prefixes begin with a dash.
 _DASHES = {"ignore_unknown_options": True}
-Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="Such as -TR40; percent-encode other bytes, e.g. %00.")]
+Prefix = Annotated[str, Argument(metavar="PREFIX", help="Such as -TR40; percent-encode other bytes, e.g. %00.")]
 
 
 clients = group("Manage allowed and denied clients, by peer-id prefix; show client statistics.")
@@ -23,7 +23,7 @@ clients = group("Manage allowed and denied clients, by peer-id prefix; show clie
 @clients.command("allow", context_settings=_DASHES)
 @each("client.allow", "client")
 async def allow_client(
-    store: Store, prefix: Prefix, name: Annotated[str, typer.Option(help="Display name of the program.")] = ""
+    store: Store, prefix: Prefix, name: Annotated[str, Option(help="Display name of the program.")] = ""
 ) -> str:
     """Allow clients by peer-id prefix (used if TRACKER_CLIENTS__ALLOW_LIST is on)."""
     await store.allow_list.add(parse_prefix(prefix), name)
@@ -53,7 +53,7 @@ async def deny_client(
     store: Store,
     prefix: Prefix,
     reason: Annotated[
-        str, typer.Option(help="Reason shown to clients, at most 200 characters.", show_default="a default text")
+        str, Option(help="Reason shown to clients, at most 200 characters.", show_default="a default text")
     ] = "",
 ) -> str:
     """Refuse clients by peer-id prefix, even allowed ones; only while TRACKER_CLIENTS__DENY_LIST is on."""
@@ -83,7 +83,7 @@ async def list_denied(store: Store) -> Pages:
 async def seen(
     store: Store,
     failures: Annotated[
-        bool, typer.Option("--failures", help="List refused clients with the reason, instead of clients that joined.")
+        bool, Option("--failures", help="List refused clients with the reason, instead of clients that joined.")
     ] = False,
     month: Month = None,
     limit: Limit = 20,

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli.commands import EVERYTHING, InfoHash, LimitOrAll, Pages, each, in_order, lists
@@ -14,9 +14,7 @@ from tracker.store.store import Store
 
 @each("denial.add", "torrent")
 async def deny(
-    store: Store,
-    info_hash: InfoHash,
-    reason: Annotated[str, typer.Option(help="Reason shown to clients.")] = NOT_SERVED,
+    store: Store, info_hash: InfoHash, reason: Annotated[str, Option(help="Reason shown to clients.")] = NOT_SERVED
 ) -> str:
     """Put torrents on the deny list, registered or not, from the next announce on; both halves of hybrid ones."""
     await deny_torrent(store, parse_info_hash(info_hash), reason)

@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Annotated
 
-import typer
+from typer import Argument, BadParameter, Exit
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli.commands import AsJson, Limit, Pages, group, lists, load_settings
@@ -36,7 +36,7 @@ async def status(store: Store, as_json: AsJson = False) -> None:
 @lists("info_hash:40 seeders>7 peers>7 announced_at:20")
 async def hashes(
     store: Store,
-    near: Annotated[str, typer.Argument(help="Info hash: list those nearest to it first.")] = "",
+    near: Annotated[str, Argument(help="Info hash: list those nearest to it first.")] = "",
     limit: Limit = 100,
 ) -> Pages:
     """List the torrents that other nodes announced to the nodes on this store, those with most peers first."""
@@ -70,7 +70,7 @@ async def find(store: Store, info_hash: str, as_json: AsJson = False) -> None:
 
 
 @dht.command("ping")
-def ping(node: Annotated[str, typer.Argument(metavar="HOST:PORT")]) -> None:
+def ping(node: Annotated[str, Argument(metavar="HOST:PORT")]) -> None:
     """Ask one node of the DHT whether it answers."""
     from tracker.app import dht_client  # noqa: PLC0415
     from tracker.settings.types import host_and_port  # noqa: PLC0415
@@ -78,9 +78,9 @@ def ping(node: Annotated[str, typer.Argument(metavar="HOST:PORT")]) -> None:
     try:
         host_and_port(node)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise BadParameter(str(error)) from None
     seconds = asyncio.run(dht_client.ping(load_settings().dht, node))
     if seconds is None:
         complain("no answer")
-        raise typer.Exit(1)
+        raise Exit(1)
     say(f"answered after {seconds * 1000:.0f} ms")

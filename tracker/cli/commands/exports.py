@@ -7,7 +7,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Annotated
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from tracker.cli.commands import EVERYTHING, in_no_order, in_order, with_store
 from tracker.cli.files.rows import COLUMNS, WHAT, Kind, Row, csv_writer, json_writer, text_of
@@ -31,15 +31,15 @@ Pages = AsyncIterator[list[Row]]
 
 def export_records(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Created readable by you only. Default: standard output.")
+        Path | None, Argument(metavar="[FILE]", help="Created readable by you only. Default: standard output.")
     ] = None,
-    what: Annotated[str, typer.Option(help=f"{', '.join(WHAT)} or all.")] = "torrents",
+    what: Annotated[str, Option(help=f"{', '.join(WHAT)} or all.")] = "torrents",
     format: Annotated[
-        str | None, typer.Option(help="csv or jsonl (JSON lines).", show_default="by the name of FILE, else jsonl")
+        str | None, Option(help="csv or jsonl (JSON lines).", show_default="by the name of FILE, else jsonl")
     ] = None,
-    no_passkeys: Annotated[bool, typer.Option("--no-passkeys", help="Leave out passkeys.")] = False,
+    no_passkeys: Annotated[bool, Option("--no-passkeys", help="Leave out passkeys.")] = False,
     with_auto: Annotated[
-        bool, typer.Option("--with-auto", help="Include torrents that registered themselves in open mode.")
+        bool, Option("--with-auto", help="Include torrents that registered themselves in open mode.")
     ] = False,
 ) -> None:
     """Export torrents, users, the deny list, clients, freeleech tokens or what users have on torrents, in the format of
@@ -48,14 +48,14 @@ def export_records(
     Swarms and statistics are not exported: `tracker backup` has everything.
     """
     if what != "all" and what not in WHAT:
-        raise typer.BadParameter(f"--what must be {', '.join(WHAT)} or all")
+        raise BadParameter(f"--what must be {', '.join(WHAT)} or all")
     form = format or ("csv" if file and file.suffix.lower() == ".csv" else "jsonl")
     if form not in _FORMATS:
-        raise typer.BadParameter("--format must be csv or jsonl")
+        raise BadParameter("--format must be csv or jsonl")
     if form == "csv" and what == "all":
-        raise typer.BadParameter("a CSV file holds one kind of record: choose it with --what, or use --format jsonl")
+        raise BadParameter("a CSV file holds one kind of record: choose it with --what, or use --format jsonl")
     if form == "csv" and file is None and sys.stdout.isatty():
-        raise typer.BadParameter("names are not escaped in CSV, which is unsafe in a terminal: give a FILE")
+        raise BadParameter("names are not escaped in CSV, which is unsafe in a terminal: give a FILE")
     kinds = tuple(WHAT.values()) if what == "all" else (WHAT[what],)
 
     async def work(store: Store) -> None:

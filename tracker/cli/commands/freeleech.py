@@ -4,7 +4,7 @@ import time
 from functools import partial
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli.commands import EVERYTHING, InfoHash, Pages, audited, group, in_order, lists
@@ -17,7 +17,7 @@ from tracker.store.schema.multipliers import parse_end
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
 
-UserId = Annotated[str, typer.Argument(metavar="USER", help="User id.")]
+UserId = Annotated[str, Argument(metavar="USER", help="User id.")]
 
 freeleech = group("Give users freeleech tokens: downloads of one torrent that do not count.")
 
@@ -31,7 +31,7 @@ async def give_token(
     info_hash: InfoHash,
     until: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="WHEN",
             help="3d, 12h, 30m, or a date such as 2026-12-31T18:00 (UTC).",
             show_default="without an end",

@@ -3,7 +3,7 @@
 import ipaddress
 from typing import Annotated
 
-import typer
+from typer import Argument, Exit
 
 from tracker.cli.commands import AsJson, group, load_settings
 from tracker.cli.terminal import Listing, Row, columns, complain, fitted, say
@@ -18,7 +18,7 @@ geoip = group("Look up the location of addresses.")
 @geoip.command("lookup")
 def look_up(
     addresses: Annotated[
-        list[str], typer.Argument(metavar="ADDRESS…", help="IPv4 or IPv6, such as 192.0.2.1 or 2001:db8::1.")
+        list[str], Argument(metavar="ADDRESS…", help="IPv4 or IPv6, such as 192.0.2.1 or 2001:db8::1.")
     ],
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +45,7 @@ def look_up(
     for text in wrong:
         complain(f"{text}: not an IPv4 or IPv6 address")
     if wrong:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 @geoip.command("update")

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from tracker.cli.commands import Pages, audited, each, group, lists
 from tracker.cli.commands.multipliers import Until, given_multipliers
@@ -14,7 +14,7 @@ from tracker.store.store import Store
 from tracker.store.users.fields import MAX_GROUP_ID
 from tracker.store.users.rules import GROUP_FIELDS, Group
 
-GroupId = Annotated[int, typer.Argument(metavar="GROUP", min=1, max=MAX_GROUP_ID, help="Group id.")]
+GroupId = Annotated[int, Argument(metavar="GROUP", min=1, max=MAX_GROUP_ID, help="Group id.")]
 
 groups = group("Manage groups of users: rules for all users of a group.")
 
@@ -50,9 +50,7 @@ async def list_groups(store: Store) -> Pages:
 
 @groups.command("delete")
 @each("group.delete", "group")
-async def delete_groups(
-    store: Store, group_id: Annotated[str, typer.Argument(metavar="GROUP", help="Group ids.")]
-) -> str:
+async def delete_groups(store: Store, group_id: Annotated[str, Argument(metavar="GROUP", help="Group ids.")]) -> str:
     """Delete groups. Their users keep the number, without rules."""
     if not (group_id.isascii() and group_id.isdigit()) or not await store.groups.delete(int(group_id)):
         raise ClientError("there is no such group")

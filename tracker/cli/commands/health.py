@@ -4,7 +4,7 @@ import http.client
 import socket
 from typing import Annotated
 
-import typer
+from typer import Exit, Option
 
 from tracker.cli.commands import AsJson, config_file
 from tracker.cli.terminal import describe
@@ -27,8 +27,8 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def health(
-    ready: Annotated[bool, typer.Option("--ready", help="Check readiness, not just liveness.")] = False,
-    public: Annotated[bool, typer.Option("--public", help="Use the public port, not the admin port.")] = False,
+    ready: Annotated[bool, Option("--ready", help="Check readiness, not just liveness.")] = False,
+    public: Annotated[bool, Option("--public", help="Use the public port, not the admin port.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check the health of the tracker on this machine; exit code 1 if it is unhealthy or, with --ready, not ready."""
@@ -41,7 +41,7 @@ def health(
         raise ClientError(f"no answer from a tracker at {listen[0]}: {str(error) or type(error).__name__}") from error
     describe({"healthy": status == 200, "answer": text, "address": listen[0]}, as_json=as_json)
     if status != 200:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _ask(address: str, path: str) -> tuple[int, str]:

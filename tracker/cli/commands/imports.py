@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, BadParameter, Exit, Option
 
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.cli.commands import AsJson, change_store, load_settings, torrent_files
@@ -86,39 +86,35 @@ _BATCH = 1000
 """Rows per batch: a batch is read, then written."""
 
 Paths = Annotated[
-    list[Path],
-    typer.Argument(metavar="FOLDER|FILE…", help="Folders of .torrent files, or .torrent, .csv and .jsonl files."),
+    list[Path], Argument(metavar="FOLDER|FILE…", help="Folders of .torrent files, or .torrent, .csv and .jsonl files.")
 ]
 What = Annotated[
-    str | None,
-    typer.Option(help=f"Kind of rows without a column `kind`: {', '.join(WHAT)}.", show_default="by columns"),
+    str | None, Option(help=f"Kind of rows without a column `kind`: {', '.join(WHAT)}.", show_default="by columns")
 ]
 Mapped = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--map",
         metavar="FILE.toml",
         help="Which columns hold which fields, for CSV files and JSON lines of another program.",
     ),
 ]
 ReplaceTotals = Annotated[
-    bool, typer.Option("--replace-totals", help="Replace the totals of known users by those in the file.")
+    bool, Option("--replace-totals", help="Replace the totals of known users by those in the file.")
 ]
 AddToTotals = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--add-to-totals", help="Add what rows of users on torrents change to the totals of these users and torrents."
     ),
 ]
-Check = Annotated[
-    bool, typer.Option("--check", help="Read and check all records first, and import none if one is invalid.")
-]
+Check = Annotated[bool, Option("--check", help="Read and check all records first, and import none if one is invalid.")]
 Tsv = Annotated[
-    bool, typer.Option("--tsv", help="The files are tab-separated, as `mysql --batch` writes them, with its escapes.")
+    bool, Option("--tsv", help="The files are tab-separated, as `mysql --batch` writes them, with its escapes.")
 ]
 Resume = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--resume", metavar="FILE", help="Keep the progress in FILE, and continue from there after an interruption."
     ),
 ]
@@ -133,7 +129,7 @@ def import_records(
     resume: Resume = None,
     check: Check = False,
     tsv: Tsv = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check, without writing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Read and check, without writing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Import .torrent files, or torrents, users, denials, clients, freeleech tokens and what users have on torrents,
@@ -143,9 +139,9 @@ def import_records(
     imported are reported on standard error, one per line; the others are imported, and the exit code is 1.
     """
     if what is not None and what not in WHAT:
-        raise typer.BadParameter(f"--what must be {', '.join(WHAT)}")
+        raise BadParameter(f"--what must be {', '.join(WHAT)}")
     if mapped is not None and what is not None:
-        raise typer.BadParameter("a mapping says what the rows are: leave out --what")
+        raise BadParameter("a mapping says what the rows are: leave out --what")
     if missing := [path for path in paths if not path.exists()]:
         raise ClientError(f"{missing[0]}: there is no such file or folder")
     files = torrent_files(load_settings())
@@ -303,7 +299,7 @@ class _Import:
             say("nothing to import")
         if done.problems:
             complain(f"{done.problems} could not be imported")
-            raise typer.Exit(1)
+            raise Exit(1)
 
 
 async def _write_torrents(store: Store, rows: Sequence[Row]) -> list[bool | str]:

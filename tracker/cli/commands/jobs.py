@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from tracker.cli.commands import EVERYTHING, PAGE, LimitOrAll, Pages, Yes, audited, confirm, each, group, lists
 from tracker.cli.commands.options import Given, columns_of, options_of
@@ -63,15 +63,15 @@ async def _scored(store: Store, since: float) -> int:
     return sum(number for _, number in await store.counters.series(_COUNTER, _SLICE, since))
 
 
-QueueName = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
+QueueName = Annotated[str | None, Option("--queue", help="Only this queue.")]
 _MAX_HOURS = 1_000_000
 """A century; the store cannot represent much more."""
 _Waiting = Literal["pending", "retry"]
 _Finished = Literal["completed", "failed"]
-Status = Annotated[Literal[_Waiting, "running", _Finished] | None, typer.Option()]
-Purged = Annotated[Literal[_Waiting, _Finished] | None, typer.Option(show_default="completed and failed")]
+Status = Annotated[Literal[_Waiting, "running", _Finished] | None, Option()]
+Purged = Annotated[Literal[_Waiting, _Finished] | None, Option(show_default="completed and failed")]
 
-JobId = Annotated[str, typer.Argument(metavar="ID")]
+JobId = Annotated[str, Argument(metavar="ID")]
 _LISTED = ("id", "queue", "status", "retries", "created", "payload", "error")
 
 jobs = group("Show and manage background jobs.")
@@ -119,7 +119,7 @@ async def list_queues(store: Store) -> Pages:
 @options_of(QueueLimits)
 @audited("jobs.limit")
 async def limit_queue(
-    store: Store, change: Change, queue: Annotated[str, typer.Argument(metavar="QUEUE")], given: Given = None
+    store: Store, change: Change, queue: Annotated[str, Argument(metavar="QUEUE")], given: Given = None
 ) -> None:
     """Set how many jobs of a queue run at once, and the priority of new ones. Without an option: as the settings."""
     (name,) = await _queues(store, queue)
@@ -151,7 +151,7 @@ async def purge_jobs(
     status: Purged = None,
     older_than: Annotated[
         float | None,
-        typer.Option(
+        Option(
             min=0,
             max=_MAX_HOURS,
             metavar="HOURS",
@@ -180,16 +180,12 @@ async def purge_jobs(
 async def reprocess(
     store: Store,
     change: Change,
-    min_score: Annotated[float | None, typer.Option(help="Only torrents with at least this score.")] = None,
-    max_score: Annotated[float | None, typer.Option(help="Only torrents with at most this score.")] = None,
-    min_seeders: Annotated[
-        int | None, typer.Option(min=0, help="Only torrents with at least this many seeders.")
-    ] = None,
-    max_seeders: Annotated[
-        int | None, typer.Option(min=0, help="Only torrents with at most this many seeders.")
-    ] = None,
+    min_score: Annotated[float | None, Option(help="Only torrents with at least this score.")] = None,
+    max_score: Annotated[float | None, Option(help="Only torrents with at most this score.")] = None,
+    min_seeders: Annotated[int | None, Option(min=0, help="Only torrents with at least this many seeders.")] = None,
+    max_seeders: Annotated[int | None, Option(min=0, help="Only torrents with at most this many seeders.")] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until all are scored. Ctrl-C ends the wait, not the scoring.")
+        bool, Option("--wait", help="Wait until all are scored. Ctrl-C ends the wait, not the scoring.")
     ] = False,
 ) -> None:
     """Rescore all torrents, or the matching ones, in the running tracker."""

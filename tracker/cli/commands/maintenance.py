@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
+from typer import BadParameter, Option
 
 from tracker.cli.commands import AsJson, Yes, audited, change_store, confirm, load_settings, torrent_files, with_store
 from tracker.cli.progress import progress
@@ -16,7 +16,7 @@ from tracker.store.store import Store
 
 
 def cleanup(
-    delete: Annotated[bool, typer.Option("--delete", help="Delete the stale keys.")] = False,
+    delete: Annotated[bool, Option("--delete", help="Delete the stale keys.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -67,9 +67,9 @@ async def reindex(store: Store, change: Change, as_json: AsJson = False) -> None
 async def wipe_stats(
     store: Store,
     change: Change,
-    uniques: Annotated[bool, typer.Option("--uniques", help="Delete unique users too.")] = False,
+    uniques: Annotated[bool, Option("--uniques", help="Delete unique users too.")] = False,
     repairs: Annotated[
-        bool, typer.Option("--repairs", help="Reset only the count of repairs, which `tracker doctor` reports.")
+        bool, Option("--repairs", help="Reset only the count of repairs, which `tracker doctor` reports.")
     ] = False,
     yes: Yes = False,
 ) -> None:
@@ -78,7 +78,7 @@ async def wipe_stats(
     Torrents, users with their totals, swarms, scores and jobs stay.
     """
     if uniques and repairs:
-        raise typer.BadParameter("give --uniques or --repairs")
+        raise BadParameter("give --uniques or --repairs")
     too = " and all unique users" if uniques else ""
     confirm(f"Delete all counters, latencies, histories and totals of the tracker{too}?", yes=yes or repairs)
     if repairs:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import BadParameter, Option
 
 from tracker.cli import terminal
 from tracker.cli.commands import AsJson, change_store, with_store
@@ -27,17 +27,15 @@ if TYPE_CHECKING:
 
 Until = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="WHEN",
         help="When the given multipliers end: 3d, 12h, 30m, or a date such as 2026-12-31T18:00 (UTC). Default: never.",
     ),
 ]
 
 
-Rule = Annotated[
-    str | None, typer.Option("--rule", metavar="NAME", help="Set only the rule of this name; the others stay.")
-]
-RemoveRule = Annotated[str | None, typer.Option("--remove-rule", metavar="NAME", help="Remove the rule of this name.")]
+Rule = Annotated[str | None, Option("--rule", metavar="NAME", help="Set only the rule of this name; the others stay.")]
+RemoveRule = Annotated[str | None, Option("--remove-rule", metavar="NAME", help="Remove the rule of this name.")]
 
 
 class _Shown(str):
@@ -58,7 +56,7 @@ def given_multipliers(given: Mapping[str, Any], until: str | None) -> dict[str, 
     end, and for one in the past."""
     multipliers = {name: given[name] for name in MULTIPLIERS if name in given}
     if until and not multipliers:
-        raise typer.BadParameter("--until needs a multiplier")
+        raise BadParameter("--until needs a multiplier")
     end = parse_end(until or "", time.time())
     texts = {name: with_end(text, end) for name, text in multipliers.items()}
     refuse_ended(texts.values(), time.time())
@@ -92,11 +90,9 @@ def shown_multiplier(name: str, value: Any) -> Value:
 
 
 def multipliers(
-    upload: Annotated[
-        str | None, typer.Option("--upload", help="Factor for all users' upload, 0 to 1000; 1: none.")
-    ] = None,
+    upload: Annotated[str | None, Option("--upload", help="Factor for all users' upload, 0 to 1000; 1: none.")] = None,
     download: Annotated[
-        str | None, typer.Option("--download", help="Factor for all users' download; 0: freeleech, 1: none.")
+        str | None, Option("--download", help="Factor for all users' download; 0: freeleech, 1: none.")
     ] = None,
     until: Until = None,
     rule: Rule = None,

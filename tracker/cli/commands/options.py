@@ -5,7 +5,7 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, cast
 
-import typer
+from typer import Option
 
 from tracker.cli.commands import Command
 from tracker.cli.commands.multipliers import shown_multiplier
@@ -52,7 +52,7 @@ def _option(field: Field) -> Parameter:
     about = f"{field.about} One of {', '.join(field.choices)}." if field.choices else field.about
     about += " Separated by commas." if field.kind == "names" else ""
     hint: Any = _TYPES.get(field.kind, str)
-    annotation = Annotated[hint | None, typer.Option(option, help=about)]
+    annotation = Annotated[hint | None, Option(option, help=about)]
     return Parameter(field.name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
 
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.cli.commands import AsJson, Yes, change_of, confirm, load_settings, run_async
@@ -28,20 +28,18 @@ _HASH_DIGITS = 40
 
 
 def reshard(
-    shards: Annotated[int, typer.Option(metavar="N", help="Shards of the new store: 1, or a power of two.")],
-    url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Server of the new store. Default: the same server.")
-    ] = None,
+    shards: Annotated[int, Option(metavar="N", help="Shards of the new store: 1, or a power of two.")],
+    url: Annotated[str | None, Option(metavar="URL", help="Server of the new store. Default: the same server.")] = None,
     url_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with that URL, for one with a password.")
+        Path | None, Option(metavar="FILE", help="File with that URL, for one with a password.")
     ] = None,
     private: Annotated[
-        bool, typer.Option("--private", help="The new store is the private one in the data directory.")
+        bool, Option("--private", help="The new store is the private one in the data directory.")
     ] = False,
     prefix: Annotated[
-        str | None, typer.Option(metavar="PREFIX", help="Prefix of the new store. Default: the same prefix.")
+        str | None, Option(metavar="PREFIX", help="Prefix of the new store. Default: the same prefix.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count and check only.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Count and check only.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli.commands import Limit, Pages, group, in_order, lists
@@ -13,7 +13,7 @@ from tracker.errors import ClientError
 from tracker.store.store import Store
 
 _RANKED = ("score", "seeders", "leechers", "name")
-InfoHashes = Annotated[list[str], typer.Argument(metavar="INFO_HASH…", help="40 hexadecimal digits each.")]
+InfoHashes = Annotated[list[str], Argument(metavar="INFO_HASH…", help="40 hexadecimal digits each.")]
 
 scores = group("Show torrent scores and scoring progress.")
 

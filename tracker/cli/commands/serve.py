@@ -4,7 +4,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option, echo
 
 from tracker.app import start
 from tracker.cli import terminal
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def serve(
     workers: Annotated[
         int | None,
-        typer.Option(
+        Option(
             metavar="N",
             min=1,
             max=64,
@@ -30,7 +30,7 @@ def serve(
         ),
     ] = None,
     fail_fast: Annotated[
-        bool, typer.Option("--fail-fast", help="End if the store is not ready within a second, instead of waiting.")
+        bool, Option("--fail-fast", help="End if the store is not ready within a second, instead of waiting.")
     ] = False,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; a second signal stops at once. SIGHUP reloads settings."""
@@ -52,7 +52,7 @@ def serve(
         why_no_udp = settings.why_no_udp(banner.addresses)
         if not (why_no_udp or banner.udp) and settings.udp_addresses(banner.addresses):
             why_no_udp = "its port is in use"
-        typer.echo(terminal.banner_text(banner, os.getpid(), settings, why_no_udp))
+        echo(terminal.banner_text(banner, os.getpid(), settings, why_no_udp))
 
     raise_limit()  # the processes it starts inherit it
     with asyncio.Runner(loop_factory=new_event_loop()) as runner:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option, echo
 
 from tracker.cli.commands import AsJson, config_file
 from tracker.cli.terminal import show
@@ -11,12 +11,12 @@ from tracker.settings.sources import load
 
 
 def show_settings(
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a page that explains all settings.")] = False,
+    markdown: Annotated[bool, Option("--markdown", help="Print a page that explains all settings.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the current settings, with secrets masked."""
     if markdown:
-        typer.echo(reference.as_markdown(), nl=False)
+        echo(reference.as_markdown(), nl=False)
         return
     for name, value in reference.values(load(config_file.get())).items():
         show({"name": name, "value": value}, f"{name}={value}", as_json=as_json)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
+from typer import Argument, BadParameter, Option, echo
 
 from tracker.cli.commands import AsJson, with_store
 from tracker.cli.terminal import Column, Listing, Row, describe, fitted, note, sparkline, terminal_width
@@ -32,20 +32,20 @@ _MIN_TREND = 10
 
 def _check_precision(value: int) -> int:
     if value not in PRECISIONS:
-        raise typer.BadParameter(f"--precision must be {', '.join(map(str, PRECISIONS))} (seconds)")
+        raise BadParameter(f"--precision must be {', '.join(map(str, PRECISIONS))} (seconds)")
     return value
 
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", help="Names or patterns, such as 'failures.*'.")]
-Precision = Annotated[int, typer.Option(metavar="SECONDS", help="Length of a time slice.", callback=_check_precision)]
+Names = Annotated[list[str] | None, Argument(metavar="[NAME…]", help="Names or patterns, such as 'failures.*'.")]
+Precision = Annotated[int, Option(metavar="SECONDS", help="Length of a time slice.", callback=_check_precision)]
 
 
 def show_stats(
     names: Names = None,
     precision: Precision = 60,
-    fill: Annotated[bool, typer.Option("--fill", help="With --json: include empty slices.")] = False,
-    only_names: Annotated[bool, typer.Option("--names", help="List all names.")] = False,
-    totals: Annotated[bool, typer.Option("--totals", help="Print all-time totals and current numbers.")] = False,
+    fill: Annotated[bool, Option("--fill", help="With --json: include empty slices.")] = False,
+    only_names: Annotated[bool, Option("--names", help="List all names.")] = False,
+    totals: Annotated[bool, Option("--totals", help="Print all-time totals and current numbers.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print counters and distributions of the last 120 time slices.
@@ -81,7 +81,7 @@ def show_stats(
     if counted:
         _print_counters(counted, precision, now)
     if counted and measured:
-        typer.echo()
+        echo()
     if measured:
         _print_distributions(measured)
     if not counted and not measured:
@@ -148,8 +148,8 @@ def _print_json(counted: Counted, measured: Measured, precision: int, now: float
     """One line per name, with slices [start, count] or [start, count, mean, deviation, min, max]."""
     for name, series in counted:
         row = {**_row(name, series, precision, now), "precision": precision}
-        typer.echo(json.dumps({**row, "slices": [pair for pair in series if fill or pair[1]]}))
+        echo(json.dumps({**row, "slices": [pair for pair in series if fill or pair[1]]}))
     for name, slices, total in measured:
         each = [(start, d.count, d.mean, d.deviation, d.min, d.max) for start, d in slices]
         row = {**_distribution_row(name, total), "sum": total.sum, "precision": precision}
-        typer.echo(json.dumps({**row, "slices": each}))
+        echo(json.dumps({**row, "slices": each}))

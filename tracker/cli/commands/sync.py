@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Exit, Option
 
 from tracker.cli.commands import AsJson, audited, group, load_settings
 from tracker.cli.progress import progress
@@ -50,10 +50,8 @@ async def run(store: Store) -> None:
 async def import_site(
     store: Store,
     change: Change,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check each row and write nothing.")] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Replace the totals of users that were imported before.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check each row and write nothing.")] = False,
+    again: Annotated[bool, Option("--again", help="Replace the totals of users that were imported before.")] = False,
 ) -> None:
     """Read users, torrents, history, tokens, groups and client lists from the site's database. An interrupted import
     goes on where it was. Rows that cannot be imported are reported, one per line; then the exit code is 1."""
@@ -79,7 +77,7 @@ async def import_site(
             await found.adopt()
     if failed:
         complain(f"{failed} rows could not be imported")
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 @sync.command("check")
@@ -96,7 +94,7 @@ async def check(store: Store, as_json: AsJson = False) -> None:
         for problem in comparison.written.problems:
             complain(problem)
         if comparison.differences or comparison.written.failed:
-            raise typer.Exit(1)
+            raise Exit(1)
 
 
 def _show(compared: "Compared", *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from tracker.cli.commands import AsJson, Pages, audited, config_file, group, lists
 from tracker.cli.commands.options import row_of
@@ -17,7 +17,7 @@ from tracker.store.schema.multipliers import parse_end
 from tracker.store.schema.record import fields_of
 from tracker.store.store import Store
 
-Who = Annotated[str, typer.Argument(metavar="TOKEN", help="Name or id of a token.")]
+Who = Annotated[str, Argument(metavar="TOKEN", help="Name or id of a token.")]
 
 tokens = group("Manage tokens for the admin port: its API, its metrics and its dashboard.")
 
@@ -27,16 +27,14 @@ tokens = group("Manage tokens for the admin port: its API, its metrics and its d
 async def create_token(
     store: Store,
     change: Change,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What uses the token, such as `prometheus`; must be unique.")
-    ],
+    name: Annotated[str, Argument(metavar="NAME", help="What uses the token, such as `prometheus`; must be unique.")],
     role: Annotated[
-        str, typer.Option(help="read, operate (daily changes too) or admin (everything).", show_default=True)
+        str, Option(help="read, operate (daily changes too) or admin (everything).", show_default=True)
     ] = "admin",
-    read_only: Annotated[bool, typer.Option("--read-only", help="The same as `--role read`.")] = False,
+    read_only: Annotated[bool, Option("--read-only", help="The same as `--role read`.")] = False,
     expires: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="WHEN",
             help="When it becomes invalid: 90d, 12h, or a date such as 2026-12-31 (UTC).",
             show_default="never",
@@ -44,7 +42,7 @@ async def create_token(
     ] = None,
     addresses: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--address",
             metavar="NETWORK",
             help="IP address or network that it may be used from; repeatable.",
@@ -54,9 +52,9 @@ async def create_token(
 ) -> Row:
     """Create a token and print it. It is not shown again: the store keeps only its hash."""
     if role not in ROLES:
-        raise typer.BadParameter("--role must be read, operate or admin")
+        raise BadParameter("--role must be read, operate or admin")
     if read_only and role == "operate":
-        raise typer.BadParameter("give --role or --read-only")
+        raise BadParameter("give --role or --read-only")
     end = parse_end(expires or "", time.time())
     token, text = await store.tokens.create(name, "read" if read_only else role, expires=end, addresses=addresses or ())
     change.created("token", token.token_id)

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-import typer
 from redis.exceptions import RedisError
+from typer import Option, echo
 
 from tracker.cli.commands import AsJson, load_settings, run_with_store, with_store
 from tracker.cli.terminal import Row, sparkline
@@ -102,9 +102,9 @@ async def _jobs(store: Store) -> dict[str, int]:
 
 
 def show_top(
-    once: Annotated[bool, typer.Option("--once", help="Print one snapshot and exit.")] = False,
-    sort: Annotated[Sort, typer.Option(help="Sort torrents by this; the key s changes it.")] = "seeders",
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of torrents in a snapshot.")] = 10,
+    once: Annotated[bool, Option("--once", help="Print one snapshot and exit.")] = False,
+    sort: Annotated[Sort, Option(help="Sort torrents by this; the key s changes it.")] = "seeders",
+    limit: Annotated[int, Option(min=1, max=1000, help="Maximum number of torrents in a snapshot.")] = 10,
     as_json: AsJson = False,
 ) -> None:
     """Show rates, swarms, latency and the top torrents, live. Keys: q quits, s changes the order."""
@@ -128,14 +128,14 @@ async def _print_once(store: Store, sort: Sort, limit: int, *, as_json: bool) ->
     if as_json:
         import json  # noqa: PLC0415
 
-        typer.echo(json.dumps({**asdict(snapshot), "rates": rates}))
+        echo(json.dumps({**asdict(snapshot), "rates": rates}))
         return
     for name, rate in rates.items():
-        typer.echo(f"{name}\t{rate}/s")
+        echo(f"{name}\t{rate}/s")
     for name, value in _swarms(snapshot).items():
-        typer.echo(f"{name}\t{value}")
+        echo(f"{name}\t{value}")
     for row in snapshot.top:
-        typer.echo("\t".join(printable(str(value)) for value in row.values()))
+        echo("\t".join(printable(str(value)) for value in row.values()))
 
 
 def _swarms(snapshot: Snapshot) -> dict[str, str]:

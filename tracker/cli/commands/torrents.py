@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
@@ -45,9 +45,7 @@ if TYPE_CHECKING:
 
 _HASH = re.compile("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 
-Pending = Annotated[
-    bool, typer.Option("--pending", help="Refuse announces until `tracker torrent enable` approves it.")
-]
+Pending = Annotated[bool, Option("--pending", help="Refuse announces until `tracker torrent enable` approves it.")]
 
 torrents = group("Register and inspect torrents.")
 
@@ -56,13 +54,12 @@ torrents = group("Register and inspect torrents.")
 @options_of(Torrent, without=("enabled", "reason", "size", "hybrid_of"))
 def add_torrent(
     what: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE.torrent|INFO_HASH…", help="Torrent files, or info hashes in hexadecimal."),
+        list[str], Argument(metavar="FILE.torrent|INFO_HASH…", help="Torrent files, or info hashes in hexadecimal.")
     ],
     given: Given = None,
     pending: Pending = False,
     until: Until = None,
-    reset_score: Annotated[bool, typer.Option("--reset-score", help="Reset the scores of known torrents.")] = False,
+    reset_score: Annotated[bool, Option("--reset-score", help="Reset the scores of known torrents.")] = False,
 ) -> None:
     """Register torrents, hybrid files under both info hashes as one torrent. Known ones keep their statistics.
 
@@ -70,7 +67,7 @@ def add_torrent(
     """
     fields = given_multipliers(given or {}, until)
     if "name" in fields and len(what) > 1:
-        raise typer.BadParameter("--name needs exactly one torrent")
+        raise BadParameter("--name needs exactly one torrent")
     files = torrent_files(load_settings())
     new: list[str] = []
 
@@ -129,7 +126,7 @@ async def enable_torrent(store: Store, info_hash: InfoHash) -> str:
 async def disable_torrent(
     store: Store,
     info_hash: InfoHash,
-    reason: Annotated[str, typer.Option(help="Reason shown to clients.")] = torrent_operations.NOT_SERVED,
+    reason: Annotated[str, Option(help="Reason shown to clients.")] = torrent_operations.NOT_SERVED,
 ) -> str:
     """Disable torrents, both halves of hybrid ones: announces are refused, statistics stay."""
     fields = {"enabled": "0", "reason": reason}
@@ -141,7 +138,7 @@ async def disable_torrent(
 def renumber_torrents(
     file: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="FILE", help="Two columns: info hash or present id, and new id. A first line of names is skipped."
         ),
     ],
@@ -158,7 +155,7 @@ def renumber_torrents(
 @torrents.command("edit")
 @options_of(Torrent, without=("enabled", "reason"))
 def edit_torrent(
-    info_hashes: Annotated[list[str], typer.Argument(metavar="INFO_HASH…", help="40 hexadecimal digits each.")],
+    info_hashes: Annotated[list[str], Argument(metavar="INFO_HASH…", help="40 hexadecimal digits each.")],
     given: Given = None,
     pending: Pending = False,
     until: Until = None,
@@ -172,7 +169,7 @@ def edit_torrent(
     fields, changes = given_rules(given or {}, until, rule, remove_rule)
     row = torrent_operations.torrent_fields(**fields, enabled=PENDING if pending else None)
     if not row and not changes:
-        raise typer.BadParameter("nothing to change: give an option such as --name")
+        raise BadParameter("nothing to change: give an option such as --name")
 
     async def action(store: Store, text: str) -> str:
         info_hash = parse_info_hash(text)
@@ -187,7 +184,7 @@ def edit_torrent(
 @torrents.command("search")
 async def search_torrents(
     store: Store,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Part of a name, or the beginning of an info hash.")],
+    text: Annotated[str, Argument(metavar="TEXT", help="Part of a name, or the beginning of an info hash.")],
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
@@ -210,17 +207,15 @@ async def show_history(store: Store, info_hash: InfoHash) -> Pages:
 @torrents.command("list")
 async def list_torrents(
     store: Store,
-    by: Annotated[Order, typer.Option(help="Sort by this.")] = "seeders",
-    least: Annotated[bool, typer.Option("--least", help="Lowest first.")] = False,
-    state: Annotated[State | None, typer.Option(help="Only these torrents.")] = None,
-    private: Annotated[
-        bool | None, typer.Option("--private/--public", help="Only private, or only public torrents.")
-    ] = None,
+    by: Annotated[Order, Option(help="Sort by this.")] = "seeders",
+    least: Annotated[bool, Option("--least", help="Lowest first.")] = False,
+    state: Annotated[State | None, Option(help="Only these torrents.")] = None,
+    private: Annotated[bool | None, Option("--private/--public", help="Only private, or only public torrents.")] = None,
     seeded: Annotated[
-        bool | None, typer.Option("--seeded/--unseeded", help="Only torrents with seeders, or only others.")
+        bool | None, Option("--seeded/--unseeded", help="Only torrents with seeders, or only others.")
     ] = None,
-    search: Annotated[str, typer.Option(help="Only torrents with this text in their name; sorted by name.")] = "",
-    count: Annotated[bool, typer.Option("--count", help="Print only their number.")] = False,
+    search: Annotated[str, Option(help="Only torrents with this text in their name; sorted by name.")] = "",
+    count: Annotated[bool, Option("--count", help="Print only their number.")] = False,
     limit: LimitOrAll = EVERYTHING,
     as_json: AsJson = False,
 ) -> None:
@@ -272,7 +267,7 @@ _SHOWN = (
 async def show_torrent(
     store: Store,
     info_hash: InfoHash,
-    peers: Annotated[bool, typer.Option("--peers", help="List its peers too.")] = False,
+    peers: Annotated[bool, Option("--peers", help="List its peers too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a torrent and its statistics."""

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-import typer
+from typer import Argument, BadParameter
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli.commands import InfoHash, Limit, Month, Pages, Yes, audited, confirm, group, in_order, lists
@@ -17,13 +17,13 @@ from tracker.store.stats.slices import ALL_TIME
 from tracker.store.stats.unique_users import LeaderboardEntry
 from tracker.store.store import Store
 
-AScope = Annotated[Board, typer.Argument(metavar="|".join(BOARDS))]
+AScope = Annotated[Board, Argument(metavar="|".join(BOARDS))]
 _NAME = re.compile(r"[^:.\x00-\x20]{1,200}")
 
 
 def _check_names(names: list[str]) -> list[str]:
     if not all(map(_NAME.fullmatch, names)):
-        raise typer.BadParameter("write places as `tracker unique top` prints them, such as United_Kingdom/London")
+        raise BadParameter("write places as `tracker unique top` prints them, such as United_Kingdom/London")
     return names
 
 
@@ -88,7 +88,7 @@ async def show_figures(
     scope: AScope,
     names: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="LOCATION|INFO_HASH…", help="Names as printed by `tracker unique top`.", callback=_check_names
         ),
     ],

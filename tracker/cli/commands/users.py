@@ -4,7 +4,7 @@ import sys
 from functools import partial
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
@@ -59,20 +59,19 @@ def _read_secret(text: str | None) -> str | None:
 
 
 Who = Annotated[
-    str,
-    typer.Argument(metavar="USER", help="User id or passkey; `-` reads it from standard input.", callback=_read_secret),
+    str, Argument(metavar="USER", help="User id or passkey; `-` reads it from standard input.", callback=_read_secret)
 ]
-EachUser = Annotated[str, typer.Argument(metavar="USER", help="User ids or passkeys.")]
+EachUser = Annotated[str, Argument(metavar="USER", help="User ids or passkeys.")]
 Passkey = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--passkey",
         help="16 to 64 letters, digits, _ or -; `-` reads it from standard input. Default: random.",
         callback=_read_secret,
     ),
 ]
-Reason = Annotated[str | None, typer.Option("--reason", help=fields_of(User)["reason"].about)]
-Passkeys = Annotated[bool, typer.Option("--passkeys", help="Show passkeys (secret).")]
+Reason = Annotated[str | None, Option("--reason", help=fields_of(User)["reason"].about)]
+Passkeys = Annotated[bool, Option("--passkeys", help="Show passkeys (secret).")]
 
 
 users = group("Manage users: passkeys, totals, hit-and-runs.")
@@ -84,7 +83,7 @@ users = group("Manage users: passkeys, totals, hit-and-runs.")
 async def add_user(
     store: Store,
     change: Change,
-    user_id: Annotated[str | None, typer.Option("--id", help="User id. Default: the next free number.")] = None,
+    user_id: Annotated[str | None, Option("--id", help="User id. Default: the next free number.")] = None,
     passkey: Passkey = None,
     given: Given = None,
     until: Until = None,
@@ -148,7 +147,7 @@ async def edit_user(
     given: Given = None,
     once: Annotated[
         str,
-        typer.Option(
+        Option(
             "--idempotency-key",
             metavar="KEY",
             help="A name for this change, kept for a week: a repeated command adds to totals only once.",
@@ -161,7 +160,7 @@ async def edit_user(
     """Change a user from the next announce on; other fields are unchanged. A total replaces the stored one."""
     fields, changes = given_rules(given or {}, until, rule, remove_rule)
     if not fields and not changes:
-        raise typer.BadParameter("nothing to change: give an option such as --no-leech")
+        raise BadParameter("nothing to change: give an option such as --no-leech")
     await change.touch("user", who)
     change.given(fields)
     found = await store.users.find(who)
@@ -203,7 +202,7 @@ async def list_torrents(
     store: Store,
     who: Who,
     name: Annotated[
-        Literal["active", "complete", "incomplete", "hnr"], typer.Argument(metavar="SET", help="hnr: hit-and-runs.")
+        Literal["active", "complete", "incomplete", "hnr"], Argument(metavar="SET", help="hnr: hit-and-runs.")
     ],
 ) -> Pages:
     """List the torrents in one of a user's sets, with the user's totals (bytes and seconds)."""
@@ -219,7 +218,7 @@ async def list_torrents(
 def forgive_user(
     who: Who,
     torrents: Annotated[
-        list[str] | None, typer.Argument(metavar="TORRENT…", help="Torrent ids or info hashes. Default: all.")
+        list[str] | None, Argument(metavar="TORRENT…", help="Torrent ids or info hashes. Default: all.")
     ] = None,
     yes: Yes = False,
 ) -> None:
@@ -253,15 +252,15 @@ async def _forgive_one(store: Store, who: str, text: str) -> str:
 @lists(lambda passkeys, **_: [*columns("user_id>15"), *columns_of(User), *columns(f"name?{' passkey' * passkeys}")])
 async def list_users(
     store: Store,
-    by: Annotated[Order, typer.Option(help="Sort by this.")] = "id",
-    descending: Annotated[bool, typer.Option("--descending", help="Highest first.")] = False,
+    by: Annotated[Order, Option(help="Sort by this.")] = "id",
+    descending: Annotated[bool, Option("--descending", help="Highest first.")] = False,
     enabled: Annotated[
-        bool | None, typer.Option("--enabled/--disabled", help="Only enabled, or only disabled users.")
+        bool | None, Option("--enabled/--disabled", help="Only enabled, or only disabled users.")
     ] = None,
     can_leech: Annotated[
-        bool | None, typer.Option("--can-leech/--no-leech", help="Only users who may download, or only others.")
+        bool | None, Option("--can-leech/--no-leech", help="Only users who may download, or only others.")
     ] = None,
-    search: Annotated[str, typer.Option(help="Only users with this text in their name; sorted by name.")] = "",
+    search: Annotated[str, Option(help="Only users with this text in their name; sorted by name.")] = "",
     limit: LimitOrAll = EVERYTHING,
     passkeys: Passkeys = False,
 ) -> Pages:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from tracker.cli.commands import PAGE, Limit, Month, Pages, audited, in_order, lists, run_each
 from tracker.cli.commands.work.group import OlderThan, Project, commands
@@ -17,9 +17,9 @@ from tracker.store.work.log import LogEntry, finished_claim
 from tracker.store.work.statistics import Board, Rank
 
 Who = Annotated[
-    list[str], typer.Argument(metavar="[PROJECT] WHO…", help="Claimants, addresses, or the /64 of IPv6 addresses.")
+    list[str], Argument(metavar="[PROJECT] WHO…", help="Claimants, addresses, or the /64 of IPv6 addresses.")
 ]
-Everywhere = Annotated[bool, typer.Option("--everywhere", help="In all projects; give no PROJECT.")]
+Everywhere = Annotated[bool, Option("--everywhere", help="In all projects; give no PROJECT.")]
 
 
 @commands.command("release")
@@ -29,14 +29,14 @@ async def release_claims(
     change: Change,
     project: Project,
     older_than: OlderThan = None,
-    claimant: Annotated[str | None, typer.Option(help="Only claims of this claimant.")] = None,
-    item: Annotated[str | None, typer.Option(help="Only claims of this item.")] = None,
-    prefix: Annotated[str | None, typer.Option(help="Only claims of items that begin with this.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All claims.")] = False,
+    claimant: Annotated[str | None, Option(help="Only claims of this claimant.")] = None,
+    item: Annotated[str | None, Option(help="Only claims of this item.")] = None,
+    prefix: Annotated[str | None, Option(help="Only claims of items that begin with this.")] = None,
+    every: Annotated[bool, Option("--all", help="All claims.")] = False,
 ) -> None:
     """End claims that match all options. Their items return to the queues that they came from."""
     if not every and (older_than, claimant, item, prefix) == (None, None, None, None):
-        raise typer.BadParameter("give --older-than, --claimant, --item, --prefix or --all")
+        raise BadParameter("give --older-than, --claimant, --item, --prefix or --all")
     await change.touch("project", project)
     await store.work.projects.get(project)
     seconds = None if older_than is None else older_than * 3600
@@ -76,7 +76,7 @@ def _run_each(
 ) -> None:
     """``words``: the project, unless the action is for all of them, and who is meant."""
     if not everywhere and len(words) < 2:
-        raise typer.BadParameter("give a project and whom to block, or --everywhere")
+        raise BadParameter("give a project and whom to block, or --everywhere")
     project, names = (None, words) if everywhere else (words[0], words[1:])
     objects = [f"{project or ''}/{name}" for name in names]
     run_each(names, lambda store, name: action(store, name, project), operation, "block", objects=objects)
@@ -87,7 +87,7 @@ def _run_each(
 async def list_blocked(
     store: Store,
     project: Annotated[
-        str | None, typer.Argument(metavar="[PROJECT]", help="Default: the list that applies to all projects.")
+        str | None, Argument(metavar="[PROJECT]", help="Default: the list that applies to all projects.")
     ] = None,
 ) -> Pages:
     """List blocked claimants and addresses."""
@@ -98,7 +98,7 @@ async def list_blocked(
 
 def _check_week(week: str | None) -> str | None:
     if week is not None and not re.fullmatch(r"[0-9]{4}-W(0[1-9]|[1-4][0-9]|5[0-3])", week, re.ASCII):
-        raise typer.BadParameter("must be a year and an ISO week, such as 2026-W47")
+        raise BadParameter("must be a year and an ISO week, such as 2026-W47")
     return week
 
 
@@ -107,17 +107,16 @@ def _check_week(week: str | None) -> str | None:
 async def show_top(
     store: Store,
     project: Project,
-    by: Annotated[Board, typer.Option(help="count: items.")] = "count",
+    by: Annotated[Board, Option(help="count: items.")] = "count",
     month: Month = None,
     week: Annotated[
-        str | None,
-        typer.Option(metavar="YYYY-Www", help="Only this ISO week (UTC). Not with --month.", callback=_check_week),
+        str | None, Option(metavar="YYYY-Www", help="Only this ISO week (UTC). Not with --month.", callback=_check_week)
     ] = None,
     limit: Limit = 20,
 ) -> Pages:
     """List claimants by finished items, reported bytes or verified seconds, highest first."""
     if week is not None and month is not None:
-        raise typer.BadParameter("give --month or --week")
+        raise BadParameter("give --month or --week")
     await store.work.projects.get(project)
 
     async def read(offset: int, count: int) -> list[Rank]:

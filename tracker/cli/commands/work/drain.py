@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO, Annotated
 
-import typer
+from typer import Argument
 
 from tracker.cli.commands import with_store
 from tracker.cli.commands.work.group import Project, commands
@@ -32,9 +32,7 @@ BATCH = 500
 @commands.command("drain")
 def drain_log(
     project: Project,
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Directory for PROJECT-DATE.jsonl; created if missing.")
-    ],
+    directory: Annotated[Path, Argument(metavar="DIR", help="Directory for PROJECT-DATE.jsonl; created if missing.")],
 ) -> None:
     """Append new finished claims to files, one JSON object a line. After that the store may delete them.
 

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from tracker.cli.commands import EVERYTHING, PAGE, AsJson, LimitOrAll, Pages, Yes, audited, change_store, confirm, lists
 from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, commands
@@ -21,16 +21,14 @@ from tracker.store.work.records import Claim, NewItem, Place, Status
 def add_items(
     project: Project,
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FILE]", help="Text file with an item a line; `-` or none: standard input."),
+        Path | None, Argument(metavar="[FILE]", help="Text file with an item a line; `-` or none: standard input.")
     ] = None,
     queue: Queue = "todo",
     claimants: Annotated[
-        list[str] | None,
-        typer.Option("--for", metavar="CLAIMANT", help="Only this claimant may have the items; repeatable."),
+        list[str] | None, Option("--for", metavar="CLAIMANT", help="Only this claimant may have the items; repeatable.")
     ] = None,
-    copies: Annotated[int, typer.Option(min=1, max=1000, help="How many claimants get each item.")] = 1,
-    again: Annotated[bool, typer.Option("--again", help="Also add items that are done.")] = False,
+    copies: Annotated[int, Option(min=1, max=1000, help="How many claimants get each item.")] = 1,
+    again: Annotated[bool, Option("--again", help="Also add items that are done.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Add items. Those that are wanted, claimed or done already are skipped."""
@@ -68,10 +66,10 @@ _COLUMNS = {
 async def list_items(
     store: Store,
     project: Project,
-    status: Annotated[Status, typer.Option()] = "todo",
+    status: Annotated[Status, Option()] = "todo",
     queue: Queue = "todo",
     claimant: Annotated[
-        str | None, typer.Option("--for", metavar="CLAIMANT", help="Items that this claimant is asked for.")
+        str | None, Option("--for", metavar="CLAIMANT", help="Items that this claimant is asked for.")
     ] = None,
     limit: LimitOrAll = EVERYTHING,
 ) -> Pages:
@@ -107,7 +105,7 @@ def _item_row(item: str, score: float, status: str) -> Row:
 
 
 @commands.command("show")
-async def show_item(store: Store, project: Project, item: Annotated[str, typer.Argument(metavar="ITEM")]) -> Row:
+async def show_item(store: Store, project: Project, item: Annotated[str, Argument(metavar="ITEM")]) -> Row:
     """Show where an item is, and who has it."""
     await store.work.projects.get(project)
     found = await store.work.items.status(project, item)
@@ -132,14 +130,14 @@ async def purge_items(
     store: Store,
     change: Change,
     project: Project,
-    status: Annotated[Literal["todo", "done"], typer.Option()] = "done",
+    status: Annotated[Literal["todo", "done"], Option()] = "done",
     queue: Queue = "todo",
     older_than: OlderThan = None,
     yes: Yes = False,
 ) -> None:
     """Empty a queue, or the list of finished items. Claims are kept."""
     if older_than is not None and status != "done":
-        raise typer.BadParameter("--older-than needs --status done")
+        raise BadParameter("--older-than needs --status done")
     which = "finished items" if status == "done" else f"items of the queue {queue}"
     which += "" if older_than is None else f" of more than {older_than:g} hours ago"
     confirm(f"Remove the {which} of {project}?", yes=yes)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import BadParameter, Option
 
 from tracker.cli.commands import Pages, Yes, audited, confirm, lists
 from tracker.cli.commands.options import Given, options_of
@@ -22,12 +22,12 @@ async def preview_policy(
     store: Store,
     project: Project,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Required: this command only shows; the tracker applies the policy.")
+        bool, Option("--dry-run", help="Required: this command only shows; the tracker applies the policy.")
     ] = False,
 ) -> Pages:
     """Show what the policy of a project of kind `seeding` would change now, and why."""
     if not dry_run:
-        raise typer.BadParameter("give --dry-run: the running tracker applies the policy every ten minutes")
+        raise BadParameter("give --dry-run: the running tracker applies the policy every ten minutes")
     yield map(_policy_row, await work_operations.policy_preview(store, project))
 
 
@@ -62,7 +62,7 @@ async def list_projects(store: Store) -> Pages:
 @options_of(ProjectRecord)
 @audited("project.create")
 async def create_project(
-    store: Store, change: Change, name: Project, kind: Annotated[Kind, typer.Option()] = "items", given: Given = None
+    store: Store, change: Change, name: Project, kind: Annotated[Kind, Option()] = "items", given: Given = None
 ) -> None:
     """Create a project. In kind `seeding` an item is a registered torrent, in kind `items` any text."""
     await change.touch("project", name)
@@ -76,7 +76,7 @@ async def create_project(
 async def edit_project(store: Store, change: Change, name: Project, given: Given = None) -> None:
     """Change settings of a project; others are unchanged. They apply to each claimant's next request."""
     if not given:
-        raise typer.BadParameter("nothing to change: give an option such as --title")
+        raise BadParameter("nothing to change: give an option such as --title")
     await change.touch("project", name)
     await store.work.projects.edit(name, given)
     say(f"changed {name}")
