@@ -1,7 +1,7 @@
 """T19: invariants of the store while no announce is being processed, read key by key."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tracker.bittorrent import InfoHash, PeerId, unmap
@@ -29,9 +29,8 @@ async def check_invariants(redis: Any, keys: Keys) -> int:
         assert hexed, f"no info hash for torrent id {torrent_id!r}"
         info_hash = InfoHash(bytes.fromhex(hexed.decode()))
         row = await redis.hgetall(keys.torrent(info_hash))
-        counts = {
-            name: int(row.get(name.encode(), 0)) for name in ("seeders", "leechers", "snatches", "paused", *ARRAYS)
-        }
+        counts = {name: int(row.get(name.encode(), 0)) for name in ("seeders", "leechers", "snatches", "paused")}
+        counts |= read_arrays(row)
         assert all(value >= 0 for value in counts.values()), counts
         assert row.get(b"tid") == torrent_id
         assert seeders == counts["seeders"]
@@ -49,6 +48,13 @@ async def check_invariants(redis: Any, keys: Keys) -> int:
     assert {net: int(count) for net, count in counted.items()} == dict(networks)
     await _check_hit_and_runs(redis, keys)
     return active
+
+
+def read_arrays(row: Mapping[Any, Any]) -> dict[str, int]:
+    """The lengths of the arrays of a torrent, and its count of crowded networks, from its hash (bytes or text)."""
+    numbers = [int(number) for number in row.get(b"arrays", row.get("arrays", b"0 0")).split()]
+    assert len(numbers) == 2 or (len(numbers) == 7 and any(numbers[2:]))
+    return dict(zip((*ARRAYS, "crowded"), numbers + [0] * 5, strict=False))
 
 
 async def _check_hit_and_runs(redis: Any, keys: Keys) -> None:
@@ -105,11 +111,15 @@ async def _check_swarm(redis: Any, keys: Keys, info_hash: InfoHash, torrent_id: 
             assert (owner, name[1]) not in slots, "a peer is listed twice in the arrays of one family"
             slots[owner, name[1]] = (name[0], slot, packed[slot * size : (slot + 1) * size])
     counted = {"s": 0, "l": 0, "paused": 0}
+    marks: dict[bytes, list[bytes | None]] = {}
     for member in members:
         kind, paused = await _check_peer(redis, keys, torrent_id, member, slots)
         counted[kind] += 1
         counted["paused"] += paused
         assert await redis.sismember(f"{keys.prefix}p:{member.hex()}:torrents", torrent_id)
+        user_id, mark = await redis.hmget(keys.peer(torrent_id, member), "user_id", "marks")
+        marks.setdefault(user_id or b"", []).append(mark)
+    assert all(user_id == b"" or len(own) == 1 or set(own) == {b"x"} for user_id, own in marks.items()), marks
     assert {owner for owner, _ in slots} == members
     assert counted == {"s": counts["seeders"], "l": counts["leechers"], "paused": counts["paused"]}
     return len(members)
@@ -141,7 +151,7 @@ async def _check_addresses(
             expected.add((pack_endpoint(unmap(packed[-SOCKET_LENGTH:][:16]), 0), peer_id))
     assert found == expected
     if expected:
-        assert int(row[b"crowded"]) == crowded
+        assert read_arrays(row)["crowded"] == crowded
     networks: Counter[bytes] = Counter()
     for endpoint, _ in expected:
         networks.update([endpoint[:4], endpoint[:3]] if len(endpoint) == 6 else [endpoint[:8], endpoint[:6]])

@@ -38,14 +38,14 @@ MIXES = (
 )
 """(name, announces in a call, joins and also stops among them)"""
 REPEATS = 1000
-_TORRENT = "'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded'"
-_PEER = "'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up', 'lower'"
+_TORRENT = "'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'arrays'"
+_PEER = "'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'marks'"
 COMMANDS = (
     ("nothing", ""),
     ("PING: the least that a command takes", "call('PING')"),
     ("HMGET of one field", "call('HMGET', KEYS[1], 'tid')"),
-    ("HMGET of the torrent: eight fields", f"call('HMGET', KEYS[1], {_TORRENT})"),
-    ("HMGET of the peer: eight fields", f"call('HMGET', KEYS[2], {_PEER})"),
+    ("HMGET of the torrent: six fields", f"call('HMGET', KEYS[1], {_TORRENT})"),
+    ("HMGET of the peer: seven fields", f"call('HMGET', KEYS[2], {_PEER})"),
     ("GETRANGE of 50 endpoints", "call('GETRANGE', KEYS[3], 0, 299)"),
     ("PEXPIRE of its timeout", "call('PEXPIRE', KEYS[4], 2700000)"),
     ("HSET of two fields of the peer", "call('HSET', KEYS[2], 'last_announce', i, 'total_time', i)"),

@@ -4,7 +4,9 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from tests.store.harness import Store, running, text
+from loadtest.invariants import check_invariants, read_arrays
+from tests.store.conftest import MakeStore
+from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, running, text, update
 from tests.waiting import in_background
 from tracker import __version__
 from tracker.errors import StartupError
@@ -256,3 +258,37 @@ async def test_a_tracker_does_not_return_to_a_store_that_a_newer_one_upgraded(st
     await store.redis.delete(store.shards.main.keys.layout())  # it is empty: a server without persistence restarted
     assert await store.connection.reconnect()
     assert (await layout(store))["number"] == str(LAYOUT)
+
+
+async def as_layout_1(store: Store) -> None:
+    """Each torrent has a field for each length, and no peer of a user is known as an overlapping one."""
+    for shard in store.shards.all:
+        async for key in store.redis.scan_iter(f"{shard.keys.prefix}t:*", _type="hash"):
+            row = text(await store.redis.hgetall(key))
+            lengths = {name: number for name, number in read_arrays(row).items() if name not in ("sw", "lw")}
+            await store.redis.hdel(key, "arrays")
+            await store.redis.hset(key, mapping=lengths)
+        async for key in store.redis.scan_iter(f"{shard.keys.prefix}u:*:t:*", _type="hash"):
+            await store.redis.hdel(key, "peer_ids")
+        async for key in store.redis.scan_iter(f"{shard.keys.prefix}p:*:*", _type="hash"):
+            await store.redis.hdel(key, "marks")
+
+
+async def test_swarms_of_layout_1_are_upgraded(make_store: MakeStore) -> None:
+    store = await make_store(accounts="required", peer_memory=3600)
+    await store.users.add("7", ALICE)
+    await store.users.add("8", BOB)
+    for torrent in range(1, 9):
+        for peer in range(1, torrent + 1):
+            await store.announce(update(peer, "s", torrent=torrent, passkey=ALICE if peer % 3 else BOB))
+    await store.announce(update(40, "s", torrent=3, passkey=BOB, endpoint=endpoint(40, v6=True)))
+    before = {torrent: await store.torrent(info_hash(torrent)) for torrent in range(1, 9)}
+    await as_layout_1(store)
+    await store.upgrade()
+    await write_layout(store.shards, 1)
+    await store.upgrade()
+    for torrent, row in before.items():
+        assert await store.torrent(info_hash(torrent)) == row
+    assert sum([await check_invariants(store.redis, shard.keys) for shard in store.shards.all]) == 37
+    await store.announce(update(50, "s", torrent=1, passkey=ALICE))
+    assert sum([await check_invariants(store.redis, shard.keys) for shard in store.shards.all]) == 38

@@ -34,6 +34,8 @@ ALIVE_SECONDS = 15.0
 """A heartbeat is at most so old while a tracker runs."""
 _LEASE_SECONDS = 60
 _POLL_SECONDS = 1.0
+_PAGE = 100
+"""Torrents that one script call upgrades."""
 _COPIED = ("number", "version", "upgrading", "shards")
 """Fields of a copy."""
 
@@ -48,13 +50,20 @@ class Step(NamedTuple):
     """Yields positions, each of which it goes on from after an interruption; the first is empty."""
 
 
-async def _websockets(shards: Shards, position: str) -> AsyncGenerator[str]:
-    """Layout 2: peers may have WebSockets, which scripts of layout 1 do not know. No key changes."""
-    del shards
-    yield position
+async def _swarms(shards: Shards, position: str) -> AsyncGenerator[str]:
+    """Layout 2: peers may have WebSockets, which scripts of layout 1 do not know; a torrent has the lengths of its
+    arrays in one field; and peers of a user that overlap are marked. Positions: shard and rank of a torrent."""
+    number, first = map(int, (position or "0:0").split(":"))
+    for shard in shards.all[number:]:
+        yield f"{number}:{first}"
+        while ids := await shard.connection.command("ZRANGE", shard.keys.index("seeders"), first, first + _PAGE - 1):
+            await shard.scripts.upgrade_swarms(ids)
+            first += _PAGE
+            yield f"{number}:{first}"
+        number, first = number + 1, 0
 
 
-STEPS: tuple[Step, ...] = (Step(2, _websockets),)
+STEPS: tuple[Step, ...] = (Step(2, _swarms),)
 """One for each layout after the first."""
 
 

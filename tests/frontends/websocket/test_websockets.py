@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from loadtest.invariants import read_arrays
 from loadtest.servers import Server
 from tests.frontends.websocket.harness import HASH, WAIT_SECONDS, Site, offers, peer, serving
 from tests.waiting import eventually
@@ -176,7 +177,7 @@ async def test_hybrid_peers_count_once_and_stay_when_a_socket_closes(redis_url: 
         await other.announce(left=5)
         assert await site.counts() == (0, 2)
         await hybrid.socket.close()
-        await eventually(lambda: _has(site, b"lw", 1))
+        await eventually(lambda: _has_sockets(site, 1))
         assert await site.counts() == (0, 2)
         await other.socket.close()
         await eventually(lambda: _counts(site, (0, 1)))
@@ -186,8 +187,8 @@ async def _counts(site: Site, wanted: tuple[int, int]) -> bool:
     return await site.counts() == wanted
 
 
-async def _has(site: Site, field: bytes, number: int) -> bool:
-    return int((await site.torrent()).get(field, b"0")) == number
+async def _has_sockets(site: Site, leechers: int) -> bool:
+    return read_arrays(await site.torrent())["lw"] == leechers
 
 
 async def test_stopped_removes_a_peer_and_the_socket_goes_on(redis_url: str, prefix: str) -> None:

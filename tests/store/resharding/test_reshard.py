@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loadtest.cluster import cluster
-from loadtest.invariants import check_invariants
+from loadtest.invariants import check_invariants, read_arrays
 from loadtest.servers import Server
 from tests.store.client.test_cluster import store_at
 from tests.store.harness import ALICE, BOB, Store, update
@@ -82,7 +82,7 @@ async def figures(store: Store) -> dict[str, Any]:
         found[f"{user_id} sets"] = await store.users.set_sizes(user_id)
         found[f"{user_id} accounts"] = await store.users.accounts([(user_id, each) for each in ids])
     rows = [await store.torrent(info_hash) for info_hash in HASHES]
-    found["sockets"] = sum(int(row.get(name, 0)) for row in rows for name in ("sw", "lw"))
+    found["sockets"] = sum(read_arrays(row)[name] for row in rows for name in ("sw", "lw"))
     found["owing"] = await store.users.hit_and_runs()
     found["names"] = {each.info_hash for each in (await store.torrents.search("torrent 1"))[1]}
     found["denied"] = await store.torrents.denials()

@@ -356,4 +356,4 @@ async def account_of(store: Store, torrent: int) -> dict[str, int]:
     shard = store.shard(ih)
     tid = (await store.torrent(ih))["tid"]
     row = await store.redis.hgetall(shard.keys.user_torrent("7", tid))
-    return {k.decode(): int(v) for k, v in row.items()}
+    return {k.decode(): int(v) for k, v in row.items() if k != b"peer_ids"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loadtest.invariants import check_invariants
+from loadtest.invariants import check_invariants, read_arrays
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, endpoint, info_hash, timeout_key, update
 from tracker.bittorrent import Address, Digits, Endpoint
@@ -30,7 +30,8 @@ def gone(peer: int, at: Endpoint | None = None) -> PeerUpdate:
 async def counts(store: Store) -> tuple[int, ...]:
     row = await store.torrent(update(1).info_hash)
     await check_invariants(store.redis, store.keys)
-    return tuple(int(row.get(name, 0)) for name in ("seeders", "leechers", "s4", "l4", "sw", "lw"))
+    arrays = read_arrays(row)
+    return (int(row["seeders"]), int(row["leechers"]), *(arrays[name] for name in ("s4", "l4", "sw", "lw")))
 
 
 async def test_peers_on_sockets_join_change_and_stop(store: Store) -> None:
@@ -206,7 +207,7 @@ async def test_the_sweep_repairs_the_arrays_of_sockets(store: Store, broken: str
     if broken == "nw":
         await store.redis.hdel(store.keys.peer("1", update(2).peer_id), "nw")
     elif broken == "count":
-        await store.redis.hset(store.keys.torrent(update(1).info_hash), "lw", 3)
+        await store.redis.hset(store.keys.torrent(update(1).info_hash), "arrays", "0 1 0 0 1 3 0")
     elif broken == "address":
         key = f"{store.keys.prefix}addresses:{update(1).info_hash.hex()}"
         await store.redis.hset(key, endpoint(1)[:4], b"\0\0" + update(7).peer_id)

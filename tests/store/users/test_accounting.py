@@ -18,7 +18,7 @@ def alice(peer: int = 1, event: str = "u", **changes: Any) -> PeerUpdate:
 
 async def account(store: Store, user_id: str = "7", torrent_id: str = "1") -> dict[str, int]:
     row = await store.redis.hgetall(store.keys.user_torrent(user_id, torrent_id))
-    return {k.decode(): int(v) for k, v in row.items()}
+    return {k.decode(): int(v) for k, v in row.items() if k != b"peer_ids"}
 
 
 async def sets(store: Store, user_id: str = "7") -> set[str]:
@@ -173,20 +173,49 @@ async def test_overlapping_seeders_count_seed_time_once(
     assert (found["total_time"], found["seed_time"]) == (seconds, seconds)
 
 
+async def marks(store: Store, *peers: int) -> list[bytes | None]:
+    return [await store.redis.hget(store.keys.peer("1", alice(peer).peer_id), "marks") for peer in peers]
+
+
 @pytest.mark.parametrize("uploaded", [0, 5])
-async def test_the_account_marks_that_the_last_peer_overlaps_with_one_that_left(private: Store, uploaded: int) -> None:
-    """T15: until that peer announces; a peer that is replaced by a new one of the same client leaves none."""
-    await private.announce(alice(1, "s"))
+@pytest.mark.parametrize("max_peers", [0, 5])
+async def test_peers_of_a_user_are_marked_while_their_time_overlaps(
+    make_store: MakeStore, max_peers: int, uploaded: int
+) -> None:
+    """T15: until the last one of them announces. A peer that is replaced by a new one of its client leaves none."""
+    store = await make_store(accounts="required", peer_memory=3600, max_peers=max_peers)
+    await store.users.add("7", ALICE)
+    await store.announce(alice(1, "s"))
+    assert await marks(store, 1) == [None]
+    await store.announce(alice(2, "s"))
+    await store.announce(alice(3, "s"))
+    assert await marks(store, 1, 2, 3) == [b"x"] * 3
+    store.clock.now += 50
+    await store.announce(alice(2, "x"))
+    await store.announce(alice(3, "x"))
+    assert await marks(store, 1) == [b"x"]
+    store.clock.now += 50
+    await store.announce(alice(1, uploaded=uploaded))
+    assert (await marks(store, 1), (await account(store))["total_time"]) == ([b"s" if uploaded else None], 100)
+    await store.announce(alice(4, "s", endpoint=alice(1).endpoint))
+    assert await marks(store, 4) == [None]
+    await store.announce(alice(5, "s"))
+    assert await marks(store, 4, 5) == [b"x"] * 2
+
+
+async def test_of_many_peers_of_a_user_each_is_marked(private: Store) -> None:
+    """Also those that the account does not list any more, and the last one that is left."""
+    for peer in range(1, 13):
+        await private.announce(alice(peer, "s"))
+    assert await marks(private, *range(1, 13)) == [b"x"] * 12
+    private.clock.now += 50
+    for peer in range(2, 13):
+        await private.announce(alice(peer, "x"))
+    private.clock.now += 50
+    await private.announce(alice(1))
+    assert (await marks(private, 1), (await account(private))["total_time"]) == ([None], 100)
     await private.announce(alice(2, "s"))
-    private.clock.now += 50
-    await private.announce(alice(2, "x"))
-    key = private.keys.user_torrent("7", "1")
-    assert await private.redis.hget(key, "peers") == b"01"
-    private.clock.now += 50
-    await private.announce(alice(1, uploaded=uploaded))
-    assert (await private.redis.hget(key, "peers"), (await account(private))["total_time"]) == (b"1", 100)
-    await private.announce(alice(3, "s", endpoint=alice(1).endpoint))
-    assert await private.redis.hget(key, "peers") == b"1"
+    assert await marks(private, 1, 2) == [b"x"] * 2
 
 
 async def test_seed_time_is_counted_separately(private: Store) -> None:

@@ -111,13 +111,13 @@ async def test_the_limit_may_change(limited: Store, make_store: MakeStore) -> No
     assert await active(limited, 3, 4) == [3, 4]
 
 
-async def test_peers_that_joined_without_a_limit_do_not_count(limited: Store, make_store: MakeStore) -> None:
+async def test_the_last_peers_that_joined_without_a_limit_count(limited: Store, make_store: MakeStore) -> None:
     unlimited = await make_store(accounts="required", peer_memory=3600)
-    for peer in (1, 2, 3):
+    for peer in range(1, 11):
         await unlimited.announce(alice(peer, "s"))
-    for peer in (4, 5, 6):
+    for peer in (11, 12):
         await limited.announce(alice(peer, "s"))
-    assert await active(limited, 1, 2, 3, 4, 5, 6) == [1, 2, 3, 5, 6]
+    assert await active(limited, *range(1, 13)) == [1, 2, 11, 12]
 
 
 async def test_an_array_of_another_type_fails_the_join_and_removes_no_peer(limited: Store) -> None:
@@ -187,4 +187,5 @@ async def test_no_limit_is_the_default(private: Store) -> None:
     for torrent in range(1, 30):
         await private.announce(alice(torrent, "s", torrent))
         await private.announce(alice(torrent, "s", 1))
-    assert await private.redis.hexists(private.keys.user_torrent("7", "1"), "peer_ids") == 0
+    listed = await private.redis.hget(private.keys.user_torrent("7", "1"), "peer_ids")
+    assert listed == b"".join(alice(peer).peer_id for peer in range(22, 30))

@@ -122,13 +122,6 @@ COUNTER_MAX, MAX_COUNT = '9007199254740991', MAX_EXACT
 --@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
 
--- Whole numbers as text. Small ones, nearly all, are kept: to write a number costs as much as a short command.
-local text_of = setmetatable({}, { __index = function(known, number)
-  local text = decimal(number)
-  if number < 1000 then known[number] = text end
-  return text
-end })
-
 -- Adds to the traffic of the batch by `form`; `up` or `down` is above 0. Comparisons instead of calls of min(), which
 -- are several times slower.
 local function add_traffic(up, down, elapsed, on_v4, form)
@@ -171,7 +164,7 @@ do
 --@ include lib/rules.lua
 --@ include announce/credit.lua
 end
-local add_peers, forget_barred
+local select_family, add_peers, forget_barred
 do
 --@ include lib/barred_users.lua
 --@ include lib/denied_clients.lua
@@ -217,11 +210,11 @@ local function answer_to(t, r, outcome, with_peers, a)
   local own = r.uid ~= '' and not rules.own_peers and not (a and a.peers <= 1) and r.uid or nil
   if r.on_socket then
     local seeding = r.kind == 's' or r.paused == '1'
-    return sockets.reply(head, t.key, t.arrays, seeding, r.want, r.random, r.endpoint, t.tid, own), head
+    return sockets.reply(head, t.arrays, seeding and 0 or t.sw, t.lw, r.want, r.random, r.endpoint, t.tid, own), head
   end
   local ok, answer = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, with_ids, r.on_v4,
     r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
-    t.crowded and t.crowded > 0, with_ids and has_derived(t.joiners) and t.tid, t.dht, t.tid, own)
+    t.crowded, with_ids and has_derived(t.joiners) and t.tid, t.dht, t.tid, own)
   return ok and answer or head, head -- an array of a wrong type gives no peers: the announce is applied by now
 end
 
@@ -370,12 +363,9 @@ local function set_rules(packed)
   field_lists = {
     torrent_of_user =
       { 'snatches', 'enabled', 'joiners', 'multi_up', 'multi_dn', 'hybrid_of', dht },
-    regular_torrent =
-      { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6', dht },
-    torrent_of_seeder = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded',
-      'hybrid_of', 'multi_up', 'multi_dn', 'user_downloaded', dht },
-    torrent_of_leecher = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
-      'hybrid_of', 'multi_up', 'multi_dn', 'user_downloaded', dht },
+    regular_torrent = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'arrays', dht },
+    regular_torrent_of_user = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'arrays', 'hybrid_of', 'multi_up',
+      'multi_dn', 'user_downloaded', dht },
     ruled_account = { 'peers', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported', 'extra_up',
       'extra_dn', rules.limits_here and 'credited' or nil },
     account = { 'peers', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported',

@@ -207,9 +207,8 @@ local function settle(a)
 end
 
 -- A regular announce of a user, whose only peer on the torrent it is. The account's `until` may be older than the
--- peer's last announce: the time of an only peer overlaps with none. The text '01' of `peers` (accounts.lua) is another
--- than '1'. Numbers that another program wrote in another form are left to credit_user(): an error is no regular
--- announce.
+-- peer's last announce: the time of an only peer overlaps with none. Numbers that another program wrote in another form
+-- are left to credit_user(): an error is no regular announce.
 local regular = {} -- what save_changed() writes
 
 -- A stored total and more.
@@ -344,7 +343,7 @@ function load_credited_account(r, u, tid, p)
   elseif not (p.active or moved or completed) then
     number = hnr_grace > 0 and 3 or 2
   end
-  local a = load_account(r.uid, tid, number, not p.active and rules.max_peers > 0 and 'peer_ids' or nil)
+  local a = load_account(r.uid, tid, number, not p.active)
   a.user, a.passkey = u, r.passkey
   return a
 end
@@ -412,6 +411,30 @@ function credit_user(t, r, p, a)
   if changed and not settled and is_settled(a) then settle(a) end
 end
 
+-- `peer_ids` of an account lists the peers of the user that joined last, 20 bytes each, oldest first; those that have
+-- left stay in it until it is full. It begins anew with a user's only peer. From the second peer on, announces of all of
+-- them overlap: none is a regular one until it is the only peer again, so `marks` of each is 'x' (update.lua).
+local MAX_LISTED = 8
+
+-- The list with the peer that joins.
+local function with_peer(a, pid)
+  if a.peers == 0 then return pid end
+  local listed, others = a.listed or '', ''
+  for at = 1, #listed - 19, 20 do
+    local other = sub(listed, at, at + 19)
+    if other ~= pid then others = others .. other end
+  end
+  return sub(others, -20 * (max(MAX_LISTED, rules.max_peers) - 1)) .. pid
+end
+
+local function mark_overlapping(a)
+  for at = 1, #a.peer_ids - 19, 20 do
+    local key = P .. 'p:' .. a.tid .. ':' .. to_hex(sub(a.peer_ids, at, at + 19))
+    local v = redis.pcall('HMGET', key, 'user_id', 'active')
+    if v[1] == a.uid and v[2] == '1' then redis.pcall('HSET', key, 'marks', 'x') end
+  end
+end
+
 -- Adds the torrent to the user's sets. A torrent that is complete for a user stays so. One that the user never had is
 -- in no set yet.
 local function update_user_sets(t, r, p, a)
@@ -421,6 +444,7 @@ local function update_user_sets(t, r, p, a)
     if hnr_grace > 0 and a.peers == 0 and a.downloaded > hnr_min then -- the user came back
       redis.pcall('ZREM', P .. 'i:hnr_pending', a.uid .. ':' .. a.tid)
     end
+    a.peer_ids = a.peer_ids or with_peer(a, r.pid)
     a.peers = a.peers + 1
     if a.peers == 1 then redis.pcall('SADD', user_key .. ':active', t.tid) end
   end
@@ -438,8 +462,7 @@ function credit_announce(t, r, p, a)
   credit_user(t, r, p, a)
   update_user_sets(t, r, p, a)
   for _ = 1, r.evictions do end_activity(a, false) end
-  -- If this is the only peer, all of its time is counted, unless the v2 half was announced, where no time counts.
-  if not p.in_swarm then a.overlaps = false end
+  if a.peers > 1 and a.peer_ids then mark_overlapping(a) end
   if r.left ~= '0' then a.leeched = '1' end
 end
 

@@ -2,21 +2,13 @@
 -- and timeout.
 
 -- A user has at most `max_peers` peers in a torrent (0: any number). When one more joins, the one that is silent
--- longest leaves. `peer_ids` of an account holds the ids of the peers that joined last, 20 bytes each, oldest first.
--- Peers that have left are removed when it is full. It begins empty when the limit is switched on, so older peers are
--- not counted.
+-- longest leaves.
 
 -- The user's other active peers, in the order of their joins. Nothing is written yet. Nil when the account lists fewer
--- than allowed: then the peer is only added to them, whether they are still active or not.
+-- than allowed.
 local function load_own_peers(t, r, a)
   local listed, own = a.listed or '', {}
-  if #listed < 20 * rules.max_peers then
-    for at = 1, #listed - 19, 20 do
-      if sub(listed, at, at + 19) == r.pid then listed = without_entry(listed, at, 20) end
-    end
-    a.peer_ids = listed .. r.pid
-    return
-  end
+  if #listed < 20 * rules.max_peers then return end
   for at = 1, #listed - 19, 20 do
     local pid = sub(listed, at, at + 19)
     if pid ~= r.pid then
@@ -76,7 +68,7 @@ end
 -- Writes the hash of a peer that joins. A remembered peer keeps its totals. Fields that each announce reads come first;
 -- a 0 is left out.
 local values = {} -- fields and values; reused by each join
-local function write_join(r, p, slot_field, slot)
+local function write_join(r, p, a, slot_field, slot)
   local known, n = p.known, 4
   values[1], values[2], values[3], values[4] = 'endpoints', r.endpoint, 'left', r.left
   if r.uid ~= '' then
@@ -106,7 +98,7 @@ local function write_join(r, p, slot_field, slot)
   end
   if p.paused ~= r.paused then values[n + 1], values[n + 2], n = 'paused', r.paused, n + 2 end
   if known or r.paused == '1' then
-    values[n + 1], values[n + 2], n = 'marks', marks_of(r.paused, p.lower, true), n + 2
+    values[n + 1], values[n + 2], n = 'marks', marks_of(r.paused, p.lower, true, a), n + 2
   end
   if r.digest ~= '' then values[n + 1], values[n + 2], n = 'key', r.digest, n + 2 end
   if r.announced then values[n + 1], values[n + 2], n = 'peer_id', r.announced, n + 2 end
@@ -126,7 +118,6 @@ end
 function join(t, r, p, a)
   local tid, endpoint = t.tid, r.endpoint
   local empty = t.seeders + t.leechers == 0
-  if empty and not t.crowded then t.crowded = 0 end
   local own = a and rules.max_peers > 0 and load_own_peers(t, r, a)
   local outcome = take_endpoint(t, r, '')
   if outcome then return outcome end
@@ -145,7 +136,7 @@ function join(t, r, p, a)
   sums.joined[tid] = true
   if empty then redis.pcall('ZREM', P .. 'i:empty', tid) end
   local completed = is_completion(r, p, a)
-  write_join(r, p, 'n' .. family, slot)
+  write_join(r, p, a, 'n' .. family, slot)
   count_peer(t, r.kind, r.paused == '1', 1)
   save_torrent(t)
   if t.joiners or r.announced then note_joiner(t, r) end

@@ -51,7 +51,6 @@ end
 
 function leave(t, r, p, a)
   local timeout, uid = P .. 'ptimeout:' .. r.suffix, p.stored[7] or ''
-  if p.n6 then read_counts6(t) end
   leave_swarm(t, r.pid, r.pidx, p.left, p.paused, p.stored[8], p.n6, p.endpoints)
   save_torrent(t)
   if p.up + p.down > 0 then count_traffic(r, p) end

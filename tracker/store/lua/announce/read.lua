@@ -185,29 +185,31 @@ function was_join(r, p)
 end
 
 -- An existing swarm keeps the torrent id that its peers joined with, whatever the site writes meanwhile. A peer that
--- stops needs no `enabled`, can be no second address of the torrent, and gets no peers: nearly all have no IPv6.
+-- stops needs no `enabled`, and can be no second address of the torrent.
 function load_swarm(r, registered)
-  local t, at, v, hybrid_of, dht = torrent, 9
+  local t, v, hybrid_of, dht, enabled = torrent, nil, nil, nil, nil
+  t.joiners = false
   if r.event == 'x' then
-    at = 7
     if r.uid == '' then
-      v = read_torrent(t, r.ih, true, 'snatches')
+      v = read_torrent(t, r.ih, 'snatches')
     else
-      v = read_torrent(t, r.ih, true, 'snatches', 'multi_up', 'multi_dn', 'hybrid_of')
-      t.multi_up, t.multi_dn, hybrid_of = v[8], v[9], v[10]
+      v = read_torrent(t, r.ih, 'snatches', 'multi_up', 'multi_dn', 'hybrid_of')
+      t.multi_up, t.multi_dn, hybrid_of = v[6], v[7], v[8]
     end
-  elseif r.uid ~= '' then
-    v = read_torrent(t, r.ih, false, unpack(field_lists.torrent_of_user))
-    t.multi_up, t.multi_dn, hybrid_of, dht = v[12], v[13], v[14], v[15]
-  elseif give_below > 0 then
-    v = read_torrent(t, r.ih, false, 'snatches', 'enabled', 'joiners', 'dht')
-    dht = v[12]
   else
-    v = read_torrent(t, r.ih, false, 'snatches', 'enabled', 'joiners')
+    if r.uid ~= '' then
+      v = read_torrent(t, r.ih, unpack(field_lists.torrent_of_user))
+      t.multi_up, t.multi_dn, hybrid_of, dht = v[8], v[9], v[10], v[11]
+    elseif give_below > 0 then
+      v = read_torrent(t, r.ih, 'snatches', 'enabled', 'joiners', 'dht')
+      dht = v[8]
+    else
+      v = read_torrent(t, r.ih, 'snatches', 'enabled', 'joiners')
+    end
+    enabled, t.joiners = v[6], v[7]
   end
   r.moves_only = hybrid_of and counts_elsewhere(r.ih, hybrid_of) or false
   r.uncounted, r.v1 = r.moves_only, hybrid_of or false
-  t.dht = dht or false
-  t.snatches, t.joiners = count_of[v[at] or false] or 0, at == 9 and v[11] or false
-  return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, at == 9 and v[10]
+  t.dht, t.snatches = dht or false, count_of[v[5]] or 0
+  return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, enabled
 end

@@ -36,7 +36,7 @@ end
 
 -- Peers of one family: three quarters of the `s` seeders, and more when the `l` leechers are too few; then leechers.
 -- The caller may be among the leechers.
-local function select_family(arrays, family, size, s, l, want, random, own, with_ids)
+function select_family(arrays, family, size, s, l, want, random, own, with_ids)
   if want <= 0 or s + l == 0 then return '', '' end
   if s == 0 then return select_slots(arrays .. 'l' .. family, size, l, want, 1, random, own, with_ids) end
   local seeders = want
@@ -240,7 +240,7 @@ local function told_by_port(peers, ids, size)
 end
 
 -- The reply to an announce: the counts of the swarm (`head`), then peers. `s4` to `l6` are the lengths of the arrays;
--- the first two are 0 for a seeder, which gets leechers only. `crowded` is the torrent's count (nil: unknown),
+-- the first two are 0 for a seeder, which gets leechers only. `crowded` is the torrent's count,
 -- `derived` the torrent's id when entries have derived ids, `dht` until when peers of the DHT may be handed out.
 -- Those have no peer ids. `own`: as told_by_id() has it.
 function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, crowded, derived, dht,
@@ -254,7 +254,7 @@ function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, 
     peers4, ids4, peers6, ids6 =
       select_both(select_family, arrays, s4, s6, l4, l6, want, random, with_ids or by_id, on_v4, own4, own6)
   end
-  if crowded and crowded ~= '0' and (accounts or s4 + s6 + l4 + l6 > want) then
+  if crowded > 0 and (accounts or s4 + s6 + l4 + l6 > want) then
     if is_uneven(peers4, 6) or is_uneven(peers6, 18) then
       peers4, ids4, peers6, ids6 =
         select_both(select_spread, arrays, s4, s6, l4, l6, want, random, with_ids or by_id, on_v4, own4, own6, {})
@@ -282,11 +282,10 @@ function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, 
   return string.upper(head) .. struct.pack('<HHH', #peers4, #peers6, #ids4) .. peers4 .. peers6 .. ids4 .. ids6
 end
 
--- The reply over a WebSocket: other WebSockets, for each of which the caller has an offer. `torrent` is the torrent's
--- key; the rest is as above.
-function sockets.reply(head, torrent, arrays, seeding, want, random, endpoint, tid, own)
-  local v, by_id = call('HMGET', torrent, 'sw', 'lw'), removing or own
-  local s, l = not seeding and count_of[v[1]] or 0, count_of[v[2]] or 0
+-- The reply over a WebSocket: other WebSockets, for each of which the caller has an offer. `s` and `l` are the lengths of
+-- their arrays; the rest is as above.
+function sockets.reply(head, arrays, s, l, want, random, endpoint, tid, own)
+  local by_id = removing or own
   local peers, ids = select_family(arrays, 'w', sockets.BYTES, s, l, want, random, endpoint, by_id)
   if by_id then peers = told_by_id(tid, own, peers, ids, sockets.BYTES) end
   return head .. peers

@@ -10,9 +10,9 @@ function speed(bytes, elapsed)
 end
 
 -- `marks` of a peer says what else its hash has, so that most announces read one field for three: 's' speeds, 'x' more
--- than these: it is paused, or has lower counters. False for neither.
-function marks_of(paused, lower, moved)
-  return (paused == '1' or lower ~= '') and 'x' or moved and 's'
+-- than these: it is paused, has lower counters, or is not the only peer of its user on the torrent. False for neither.
+function marks_of(paused, lower, moved, a)
+  return (paused == '1' or lower ~= '' or a and a.peers > 1) and 'x' or moved and 's'
 end
 
 -- Writes what differs from `stored`: endpoints, left, uploaded, downloaded, last_announce. Most peers transfer nothing
@@ -33,16 +33,15 @@ local function write_traffic(key, stored, marks, had_speed, left, uploaded, down
   end
 end
 
--- The counts of a torrent with more that a regular announce may need. Of a user: the v1 half of a hybrid, the
--- multipliers, and whether downloads are counted. Before these, until when peers of the DHT may be handed out.
-local function load_more(torrent, seeding, of_user)
+-- A torrent with more that a regular announce may need: until when peers of the DHT may be handed out; of a user also
+-- the v1 half of a hybrid, the multipliers, and whether downloads are counted.
+local function load_more(torrent, of_user)
   if not of_user then
     local t = call('HMGET', torrent, unpack(field_lists.regular_torrent))
-    return t, t[11]
+    return t, t[7]
   end
-  local t = call('HMGET', torrent, unpack(seeding and field_lists.torrent_of_seeder or field_lists.torrent_of_leecher))
-  local at = seeding and 8 or 10
-  return t, t[at + 5], t[at + 1], t[at + 2], t[at + 3], t[at + 4]
+  local t = call('HMGET', torrent, unpack(field_lists.regular_torrent_of_user))
+  return t, t[11], t[7], t[8], t[9], t[10]
 end
 
 -- A regular announce. Reads first, and writes only when the announce is a regular one: nil and an error say that it is
@@ -109,22 +108,13 @@ function update_regular(packed, ih, tid)
   end
   local torrent, t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = P .. 't:' .. ih
   if give_below > 0 or changed and user then
-    t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = load_more(torrent, seeding, user)
+    t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = load_more(torrent, user)
     if hybrid_of then return end
-  elseif seeding then
-    if user then
-      t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded',
-        'hybrid_of')
-      if t[9] then return end
-    else
-      t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded')
-    end
   elseif user then
-    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
-      'hybrid_of')
-    if t[11] then return end
+    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'arrays', 'hybrid_of')
+    if t[7] then return end
   else
-    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6')
+    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'arrays')
   end
   if t[1] ~= tid or t[2] == '0' or t[2] == 'pending' then return end
   if user then
@@ -135,30 +125,32 @@ function update_regular(packed, ih, tid)
       if not total_time then return end
       if moved then credit_regular(tid, up, down, elapsed, multi_up, multi_dn, own_up, own_dn) end
     elseif seeding then
-      local a = call('HMGET', account, 'peers', 'total_time', 'seed_time')
-      if a[1] ~= '1' then return end
-      total_time = (a[2] or 0) + time
+      local a = call('HMGET', account, 'total_time', 'seed_time')
+      total_time = (a[1] or 0) + time
       if total_time < time or total_time > MAX_EXACT or total_time % 1 ~= 0 then return end
-      seed_time = a[3] == a[2] and total_time or plus(a[3], time)
-    elseif call('HGET', account, 'peers') ~= '1' then
-      return
+      seed_time = a[2] == a[1] and total_time or plus(a[2], time)
     end
   end
   local outcome = elapsed < early and elapsed >= 0 and form ~= 3 and 'e ' or 'u '
-  local reply = outcome .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
-  if #reply > 50 or not find(reply, '^[eu] %d+ %d+ %d+ $') then return end -- another program wrote these counts
-  if want > 0 and form == 3 then
-    reply = sockets.reply(reply, torrent, P .. 'swarm:' .. ih .. ':', seeding, want, random, endpoint, tid)
-  elseif want > 0 then
-    if form == 2 then -- no peers of the other family
-      if on_v4 then t[7], t[10] = false, false else t[6], t[9] = false, false end
+  local reply = outcome .. text_of[count_of[t[3]] or 0] .. ' ' .. text_of[count_of[t[4]] or 0] .. ' '
+    .. text_of[count_of[t[5]] or 0] .. ' '
+  if want > 0 then
+    local n, arrays = arrays_of[t[6]] or read_arrays(t[6]), P .. 'swarm:' .. ih .. ':'
+    if form == 3 then
+      reply = sockets.reply(reply, arrays, seeding and 0 or n[5], n[6], want, random, endpoint, tid)
+    else
+      local s4, s6, l4, l6 = 0, 0, n[2], n[4] -- a seeder gets leechers only
+      if not seeding then s4, s6 = n[1], n[3] end
+      if form == 2 then -- no peers of the other family
+        if on_v4 then s6, l6 = 0, 0 else s4, l4 = 0, 0 end
+      end
+      if on_v4 and s6 + l6 + n[7] == 0 and form ~= 1 and not (dht or removing or rules.untold) then -- nearly always
+        reply = reply .. select_family(arrays, '4', 6, s4, l4, want, random, own4)
+      else
+        reply = add_peers(reply, arrays, s4, s6, l4, l6, want, random, form == 1, on_v4, own4, own6, n[7],
+          form == 1 and has_derived(call('HGET', torrent, 'joiners')) and tid, dht, tid)
+      end
     end
-    local known = count_of
-    local s4, s6 = 0, 0 -- a seeder gets leechers only
-    if not seeding then s4, s6 = known[t[9] or false] or 0, known[t[10] or false] or 0 end
-    reply = add_peers(reply, P .. 'swarm:' .. ih .. ':', s4, s6,
-      known[t[6]] or 0, known[t[7]] or 0, want, random, form == 1, on_v4, own4, own6, t[8],
-      form == 1 and has_derived(call('HGET', torrent, 'joiners')) and tid, dht, tid)
   end
   if call('PEXPIRE', P .. 'ptimeout:' .. tid .. ':' .. pidx, timeout) == 0 then return end
   if account and not total_time then -- fails if the field is no whole number
@@ -185,8 +177,9 @@ function update_regular(packed, ih, tid)
 end
 
 -- The traffic of any announce, with the lower counters.
-local function write_peer(r, p)
-  local before, marks = p.stored[6], marks_of(r.paused, p.lower, p.up + p.down > 0)
+local function write_peer(r, p, a)
+  local before, marks = p.stored[6], marks_of(r.paused, p.lower, p.up + p.down > 0, a)
+  if a and before == 'x' and marks ~= 'x' then a.peer_ids = r.pid end
   write_traffic(p.at, p.stored, before, p.had_speed, r.left, p.base_up, p.base_down, p.up, p.down, p.elapsed,
     p.total_time + p.time)
   if marks == 'x' or before == 'x' and marks then
@@ -202,18 +195,18 @@ local function write_peer(r, p)
 end
 
 -- Changes the peer's entry: nearly always its traffic only, sometimes its kind or its endpoints.
-local function update_peer(t, r, p, endpoints)
+local function update_peer(t, r, p, a, endpoints)
   if p.kind ~= r.kind or p.endpoints ~= endpoints then
     r.evictions = evict(t, r)
     remove_from_arrays(t, r, p)
     call('HSET', p.at, 'endpoints', endpoints, insert_peer(t, r, p))
   elseif p.paused == r.paused then
-    return write_peer(r, p)
+    return write_peer(r, p, a)
   end
   if p.paused ~= r.paused then call('HSET', p.at, 'paused', r.paused) end
   count_peer(t, p.kind, p.paused == '1', -1)
   count_peer(t, r.kind, r.paused == '1', 1)
-  write_peer(r, p)
+  write_peer(r, p, a)
   save_torrent(t)
 end
 
@@ -245,7 +238,7 @@ function update(t, r, p, a, old)
   if t.joiners then note_joiner(t, r) end
   renew_timeout(t, r)
   if p.up + p.down > 0 then count_traffic(r, p) end
-  update_peer(t, r, p, endpoints)
+  update_peer(t, r, p, a, endpoints)
   if a then
     credit_announce(t, r, p, a)
   else

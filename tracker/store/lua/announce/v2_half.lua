@@ -50,7 +50,7 @@ local function announce_v2_half(t, r, tid)
   if joins and not may_grow then return nothing end
   local u = load_totals(r, p, tid, false)
   if joins and needs_registration(t, r, tid, u) then return again(r) end
-  local a = load_account(r.uid, tid)
+  local a = load_account(r.uid, tid, nil, joins)
   a.user, a.passkey = u, r.passkey
   local completed = is_completion(r, p, a)
   write_half(t, r, p)

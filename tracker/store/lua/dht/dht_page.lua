@@ -7,10 +7,7 @@
 local P, first, count = KEYS[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local before = tonumber(ARGV[5])
 --@ include lib/dht_part.lua
-
-local function count_of(digits)
-  return tonumber(digits and string.match(digits, '^%d%d?%d?%d?%d?%d?%d?%d?%d?$') or '') or 0
-end
+--@ include lib/counts.lua
 
 local ids = redis.call('ZRANGE', P .. 'i:' .. ARGV[1], first, first + count - 1)
 if #ids == 0 then return { 0 } end
@@ -25,7 +22,7 @@ for i, ih in ipairs(hashes) do
     local known = redis.call('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)
     if not v.err and known[1] and takes_part(known[1], known[2], v[1], v[2], ARGV[4] == '1') then
       found[#found + 1] = ih
-      found[#found + 1] = count_of(v[3])
+      found[#found + 1] = count_of[v[3]] or 0
       found[#found + 1] = string.format('%.0f', at)
     end
   end

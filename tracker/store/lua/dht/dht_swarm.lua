@@ -8,10 +8,7 @@
 local P, ih, family = KEYS[1], ARGV[1], ARGV[2]
 local slots, random, size = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[2] == '4' and 6 or 18
 --@ include lib/dht_part.lua
-
-local function count_of(digits)
-  return tonumber(digits and string.match(digits, '^%d%d?%d?%d?%d?%d?%d?%d?%d?$') or '') or 0
-end
+--@ include lib/counts.lua
 
 local function window(array, n)
   local key = P .. 'swarm:' .. ih .. ':' .. array
@@ -26,8 +23,9 @@ local function window(array, n)
 end
 
 local keys = redis.call('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)
-local v = redis.pcall('HMGET', P .. 't:' .. ih, 'private', 'enabled', 's' .. family, 'l' .. family)
+local v = redis.pcall('HMGET', P .. 't:' .. ih, 'private', 'enabled', 'arrays')
 if v.err or not takes_part(keys[1], keys[2], v[1], v[2], ARGV[3] ~= '0') then return false end
 local hidden = ARGV[3] == '2' and not takes_part(keys[1], keys[2], v[1], v[2], false)
 if hidden or redis.call('EXISTS', P .. 'removing') == 1 then return { '', '' } end
-return { window('s' .. family, count_of(v[3])), window('l' .. family, count_of(v[4])) }
+local numbers, at = read_arrays(v[3]), family == '4' and 1 or 3
+return { window('s' .. family, numbers[at]), window('l' .. family, numbers[at + 1]) }

@@ -28,29 +28,28 @@ local function number_at(v, i)
 end
 
 -- The account with the first `number` of these fields (nil: all but those that only the change feed needs; with a feed
--- all of them); `more`: one more field, whose value is `listed` then. A field that is not read counts as one that is
--- not there, and stays as it is unless the account changes there.
-local function load_account(uid, tid, number, more)
+-- all of them), and with `peer_ids`, as `listed`, if the peer joins. A field that is not read counts as one that is not
+-- there, and stays as it is unless the account changes there.
+local function load_account(uid, tid, number, joins)
   number = max_changes > 0 and 14 or number or 12
   local key = account_key(uid, tid)
-  local v, listed
-  if more then
-    local fields = { unpack(ACCOUNT, 1, number) }
-    fields[number + 1] = more
-    v = call('HMGET', key, unpack(fields))
-    listed, v[number + 1] = v[number + 1], nil
-  else
+  local v, listed, till, from
+  if not joins then
     v = call('HMGET', key, unpack(ACCOUNT, 1, number))
+  elseif number == 2 then -- nearly all joins
+    v = call('HMGET', key, 'peers', 'left', 'peer_ids')
+    listed, v[3] = v[3], nil
+  else
+    v = call('HMGET', key, 'peer_ids', unpack(ACCOUNT, 1, number))
+    listed = table.remove(v, 1)
   end
-  local till, from
-  local overlaps, peers = v[1] == '01', number_at(v, 1)
-  if overlaps then v[1] = '01' end
+  local peers = number_at(v, 1)
   if v[7] and v[8] then till, from = number_at(v, 7), number_at(v, 8) end
   return {
     uid = uid, tid = tid, key = key, stored = v, peers = peers, left = v[2], downloaded = number_at(v, 3),
     uploaded = number_at(v, 4), seed_time = number_at(v, 5), total_time = number_at(v, 6), till = till, from = from,
     credited = v[9], leeched = v[11], completed_at = v[12], extra_up = v[13] or 0, extra_dn = v[14] or 0,
-    listed = listed, overlaps = overlaps,
+    listed = listed,
   }
 end
 
@@ -60,8 +59,7 @@ local function save_account(a)
   if sharded then note_changed(a.uid) end
   local v, n = a.stored, 0
   local fields = { nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }
-  local peers = a.overlaps and a.peers == 1 and '01' or a.peers
-  if peers ~= (v[1] or 0) then fields[1], fields[2], n = 'peers', peers, 2 end
+  if a.peers ~= (v[1] or 0) then fields[1], fields[2], n = 'peers', a.peers, 2 end
   if a.left ~= v[2] then fields[n + 1], fields[n + 2], n = 'left', a.left, n + 2 end
   if a.downloaded ~= (v[3] or 0) then fields[n + 1], fields[n + 2], n = 'downloaded', a.downloaded, n + 2 end
   if a.uploaded ~= (v[4] or 0) then fields[n + 1], fields[n + 2], n = 'uploaded', a.uploaded, n + 2 end
@@ -88,7 +86,7 @@ end
 -- announce contains an outage of the tracker. The swarm is written already, so a set of a wrong type must not fail
 -- this.
 local function end_activity(a, decide)
-  a.peers, a.overlaps = math.max(0, a.peers - 1), true
+  a.peers = math.max(0, a.peers - 1)
   if a.peers > 0 then return end
   redis.pcall('SREM', P .. 'u:' .. a.uid .. ':active', a.tid)
   if not decide or not is_hit_and_run(a) then return end

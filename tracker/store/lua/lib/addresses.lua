@@ -2,8 +2,7 @@
 --
 -- `addresses:<ih>` holds an entry for each endpoint in the swarm, by network: a packed IPv4 address, or the /64 of an
 -- IPv6 address. An entry is the rest of the endpoint and the peer id, 22 or 30 bytes; that of a WebSocket has port 0,
--- which no other peer has. `crowded` of the torrent counts the networks for which is_crowded() is true. A swarm of a
--- store that is older than these hashes has no such count until the sweep has added all its peers.
+-- which no other peer has. `crowded` of the torrent counts the networks for which is_crowded() is true.
 -- `addresses` counts the entries of all swarms, by network and by /24 or /48.
 --@ include lib/torrent.lua
 
@@ -44,13 +43,6 @@ local function split_endpoint(endpoint)
   if #endpoint == 6 then return endpoint:sub(1, 4), endpoint:sub(5) end
   if #endpoint == sockets.BYTES then return split_endpoint(sockets.listed(endpoint)) end
   return endpoint:sub(1, 8), endpoint:sub(9)
-end
-
--- Reads how many slots the arrays of WebSockets have. Few swarms have any, so this is read when it is needed.
-function sockets.read_counts(t)
-  local v = call('HMGET', t.key, 'sw', 'lw')
-  t.sw, t.lw = count_of[v[1]] or 0, count_of[v[2]] or 0
-  t.sockets = t.sw .. ' ' .. t.lw
 end
 
 local function entry_size(net)
@@ -120,8 +112,7 @@ local function write_entries(t, net, before, entries, rest, other)
   local key, size = P .. 'addresses:' .. t.ih, entry_size(net)
   if entries == '' then call('HDEL', key, net) else call('HSET', key, net, entries) end
   if #entries ~= #before then count_entries(net, (#entries - #before) / size) end
-  local more = t.crowded and crowding(net, before, entries, size, rest, other)
-  if more and more ~= 0 then t.crowded = math.max(0, t.crowded + more) end
+  t.crowded = math.max(0, t.crowded + crowding(net, before, entries, size, rest, other))
 end
 
 -- A hash of a wrong type must not keep a peer in the swarm; the sweep rebuilds it.

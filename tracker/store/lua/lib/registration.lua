@@ -18,7 +18,8 @@ local function is_id_taken(t, tid)
   return owner.tid == tid and owner.seeders + owner.leechers > 0
 end
 
-local OF_NEW_TORRENTS = { 'added', 'announces', 'leechers', 'seeders', 'snatches' }
+-- Fields that each announce reads come first.
+local OF_NEW_TORRENTS = { 'seeders', 'leechers', 'snatches', 'arrays', 'announces', 'added' }
 
 -- Before the first peer of a swarm: writes `torrent_id:<tid>` and ranks the torrent. An id that the site changed
 -- replaces the old one once the swarm is empty. Returns true when the old id was released.
@@ -34,10 +35,11 @@ local function bind_id(t, tid)
   end
   if t.tid ~= tid or call('GET', P .. 'torrent_id:' .. tid) ~= t.ih then
     call('SET', P .. 'torrent_id:' .. tid, t.ih)
+    local values = { arrays = '0 0', added = string.format('%d', now) }
     local fields, stored = { 'tid', tid }, call('HMGET', t.key, unpack(OF_NEW_TORRENTS))
     for i, name in ipairs(OF_NEW_TORRENTS) do
       if not stored[i] then
-        fields[#fields + 1], fields[#fields + 2] = name, name == 'added' and string.format('%d', now) or '0'
+        fields[#fields + 1], fields[#fields + 2] = name, values[name] or '0'
       end
     end
     call('HSET', t.key, unpack(fields))

@@ -66,7 +66,6 @@ end
 -- and changes no slot that counts. The ids are written first, as their length shows whether the arrays were full.
 local function insert_slot(t, kind, family, endpoint, pid, random)
   local name = kind .. family
-  if family == 'w' and not t.sw then sockets.read_counts(t) end
   local key, last, size, shuffled_from = t.arrays .. name, t[name], #endpoint, 50
   local slot = random and last >= shuffled_from and math.floor(random / 3) % (last + 1) or last
   local ids, last_id, last_endpoint = key .. 'i', pid, endpoint
@@ -120,7 +119,6 @@ end
 -- that swarm.
 local function remove_slot(t, kind, family, slot, pid)
   local name, size = kind .. family, family == '4' and 6 or family == '6' and 18 or sockets.BYTES
-  if family == 'w' and not t.sw then sockets.read_counts(t) end
   local key, last = t.arrays .. name, t[name] - 1
   if last < 0 or slot > last then return end
   local ids = key .. 'i'

@@ -3,48 +3,27 @@
 -- Scripts change the counts of a loaded torrent `t` in memory. save_torrent() writes them once; save_rankings() then
 -- writes what follows from the counts of all torrents. A script is atomic, so no other client sees a state in between.
 
--- Stored counts by their text; false for text that is not a number, because another program wrote it. It counts as 0
--- until the sweep recounts the swarm. Short ones, nearly all, are kept: a look is cheaper than reading a number.
-local count_of = setmetatable({ [false] = false }, { __index = function(known, digits)
-  local number = tonumber(digits or '')
-  number = number and number >= 0 and number < 1e15 and number % 1 == 0 and number or false
-  if digits and #digits <= 3 then known[digits] = number end
-  return number
-end })
+--@ include lib/counts.lua
 
--- Fills `t` with the torrent, and returns what it has read: more fields from the ninth value on, from the seventh if
--- `only_v4`, which is without the IPv6 counts. The counts as stored stand at 1 to 7 of the table, in the order of
--- save_torrent(); `t.paused` is the change of the paused count, `t.moves` how many peers came, left or changed.
-local function read_torrent(t, ih, only_v4, ...)
-  local key, known = P .. 't:' .. ih, count_of
-  local s6, l6, v = 0, 0
-  if only_v4 then
-    v = call('HMGET', key, 'tid', 'seeders', 'leechers', 's4', 'l4', 'crowded', ...)
-  else
-    v = call('HMGET', key, 'tid', 'seeders', 'leechers', 's4', 'l4', 'crowded', 's6', 'l6', ...)
-    s6, l6 = known[v[7]] or 0, known[v[8]] or 0
-  end
-  local seeders, leechers, crowded = known[v[2]], known[v[3]], known[v[6]]
-  local s4, l4 = known[v[4]] or 0, known[v[5]] or 0
-  t[1], t[2], t[3], t[4], t[5], t[6], t[7] = seeders, leechers, s4, l4, s6, l6, crowded
-  t.ih, t.key, t.arrays, t.tid, t.paused = ih, key, P .. 'swarm:' .. ih .. ':', v[1], 0
-  t.seeders, t.leechers, t.s4, t.l4, t.s6, t.l6 = seeders or 0, leechers or 0, s4, l4, s6, l6
-  t.crowded, t.moves, t.sw = crowded, 0, false
+-- Fills `t` with the torrent, and returns what it has read: more fields from the fifth value on. What save_torrent()
+-- compares stands at 1 to 3 of the table; `t.paused` is the change of the paused count, `t.moves` how many peers came,
+-- left or changed.
+local function read_torrent(t, ih, ...)
+  local key = P .. 't:' .. ih
+  local v = call('HMGET', key, 'tid', 'seeders', 'leechers', 'arrays', ...)
+  local seeders, leechers, n = count_of[v[2]], count_of[v[3]], arrays_of[v[4]] or read_arrays(v[4])
+  t[1], t[2], t[3] = seeders, leechers, v[4]
+  t.ih, t.key, t.arrays, t.tid, t.paused, t.moves = ih, key, P .. 'swarm:' .. ih .. ':', v[1], 0, 0
+  t.seeders, t.leechers, t.s4, t.l4, t.s6, t.l6, t.sw, t.lw, t.crowded =
+    seeders or 0, leechers or 0, n[1], n[2], n[3], n[4], n[5], n[6], n[7]
   return v
 end
 
 -- luacheck: push ignore 211 (few scripts need it)
--- The IPv6 counts of a torrent that was read without.
-local function read_counts6(t)
-  local v = call('HMGET', t.key, 's6', 'l6')
-  local s6, l6 = count_of[v[1]] or 0, count_of[v[2]] or 0
-  t[5], t[6], t.s6, t.l6 = s6, l6, s6, l6
-end
-
 -- The torrent, then the values of more fields.
 local function load_torrent(ih, ...)
   local t = {}
-  return t, unpack(read_torrent(t, ih, false, ...), 9)
+  return t, unpack(read_torrent(t, ih, ...), 5)
 end
 -- luacheck: pop
 
@@ -59,6 +38,12 @@ local rankings = { { name = 'seeders', change = 0, scores = {} }, { name = 'leec
 local save_torrent
 -- Writes the two rankings and the global sums, once for all torrents of the call.
 local save_rankings
+-- Whole numbers as text. Small ones, nearly all, are kept: to write a number costs as much as a short command.
+local text_of = setmetatable({}, { __index = function(known, number)
+  local text = string.format('%.0f', number)
+  if number < 1000 then known[number] = text end
+  return text
+end })
 do
 -- `i:empty` lists empty torrents that registered themselves, by when they became empty: the first one is deleted when
 -- there are too many torrents. A disabled or pending torrent is not listed: it would come back
@@ -74,6 +59,15 @@ local function note_score(t, i, value)
   ranking.scores[t.tid], ranking.change = value, ranking.change + value - (t[i] or 0)
 end
 
+-- As read_arrays() reads it.
+local function arrays_text(t)
+  local text = text_of
+  local own = text[t.s4] .. ' ' .. text[t.l4]
+  if t.s6 + t.l6 + t.sw + t.lw + t.crowded == 0 then return own end
+  return own .. ' ' .. text[t.s6] .. ' ' .. text[t.l6] .. ' ' .. text[t.sw] .. ' ' .. text[t.lw] .. ' '
+    .. text[t.crowded]
+end
+
 function save_torrent(t)
   local seeders, leechers, n = t.seeders, t.leechers, 0
   if seeders ~= t[1] then
@@ -84,15 +78,8 @@ function save_torrent(t)
     note_score(t, 2, leechers)
     t[2], changes[n + 1], changes[n + 2], n = leechers, 'leechers', leechers, n + 2
   end
-  if t.s4 ~= t[3] then t[3], changes[n + 1], changes[n + 2], n = t.s4, 's4', t.s4, n + 2 end
-  if t.l4 ~= t[4] then t[4], changes[n + 1], changes[n + 2], n = t.l4, 'l4', t.l4, n + 2 end
-  if t.s6 ~= t[5] then t[5], changes[n + 1], changes[n + 2], n = t.s6, 's6', t.s6, n + 2 end
-  if t.l6 ~= t[6] then t[6], changes[n + 1], changes[n + 2], n = t.l6, 'l6', t.l6, n + 2 end
-  if t.sw and t.sw .. ' ' .. t.lw ~= t.sockets then
-    t.sockets = t.sw .. ' ' .. t.lw
-    call('HSET', t.key, 'sw', t.sw, 'lw', t.lw)
-  end
-  if t.crowded ~= t[7] then t[7], changes[n + 1], changes[n + 2], n = t.crowded, 'crowded', t.crowded, n + 2 end
+  local arrays = arrays_text(t)
+  if arrays ~= t[3] then t[3], changes[n + 1], changes[n + 2], n = arrays, 'arrays', arrays, n + 2 end
   local empty = seeders + leechers == 0
   if empty then changes[n + 1], changes[n + 2], n = 'empty_since', now, n + 2 end
   if n == 4 then -- nearly always: a list of any length costs more

@@ -1,5 +1,6 @@
 -- work_torrents.lua: torrents as work distribution sees them.
 --@ include lib/numbers.lua
+--@ include lib/counts.lua
 
 -- Fields of a hash that another program may have overwritten. A key of a wrong type counts as missing: it must not keep
 -- others from being looked at.
@@ -39,9 +40,9 @@ local function kind_at(ih, endpoint)
   local packed = string.gsub(endpoint, '%x%x', function(digits) return string.char(tonumber(digits, 16)) end)
   local size, family = #packed, #packed == 6 and '4' or '6'
   if size == 0 then return nil end
-  local counts = redis.pcall('HMGET', P .. 't:' .. ih, 's' .. family, 'l' .. family)
+  local numbers = read_arrays(read_fields(P .. 't:' .. ih, 'arrays')[1])
   for i, kind in ipairs({ 's', 'l' }) do
-    local slots, swarm = math.min(MAX_PEERS, whole(counts[i])), P .. 'swarm:' .. ih .. ':'
+    local slots, swarm = math.min(MAX_PEERS, numbers[family == '4' and i or 2 + i]), P .. 'swarm:' .. ih .. ':'
     local peers = slots > 0 and redis.pcall('GETRANGE', swarm .. kind .. family, 0, size * slots - 1)
     local at = type(peers) == 'string' and string.find(peers, packed, 1, true)
     while at and (at - 1) % size > 0 do at = string.find(peers, packed, at + 1, true) end
@@ -59,10 +60,10 @@ local MAX_LOOKED_AT = 50 -- seeders of a family; a torrent with more is in no ne
 
 -- The endpoint of a user's seeder, packed; '' when there is none among the first ones.
 local function endpoint_of_seeder(ih, tid, claimant)
-  local counts = read_fields(P .. 't:' .. ih, 's4', 's6')
+  local numbers = read_arrays(read_fields(P .. 't:' .. ih, 'arrays')[1])
   for i, family in ipairs({ '4', '6' }) do
     local size, swarm = family == '4' and 6 or 18, P .. 'swarm:' .. ih .. ':'
-    local seeders = math.min(MAX_LOOKED_AT, whole(counts[i]))
+    local seeders = math.min(MAX_LOOKED_AT, numbers[2 * i - 1])
     local ids = seeders > 0 and redis.pcall('GETRANGE', swarm .. 's' .. family .. 'i', 0, 20 * seeders - 1)
     if type(ids) == 'string' then
       for slot = 0, #ids / 20 - 1 do

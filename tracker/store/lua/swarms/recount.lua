@@ -53,8 +53,7 @@ local function check_counts(t)
 end
 
 -- Checks and counts all members. Returns nil if something is wrong; else seeders, leechers, paused members, slots by
--- array, and endpoints with their peer ids. Adds missing addresses if the swarm has no count of crowded networks yet.
--- `t.udp` counts, by kind, those that joined over UDP.
+-- array, and endpoints with their peer ids. `t.udp` counts, by kind, those that joined over UDP.
 local function count_members(t)
   t.udp = { s = 0, l = 0 }
   local ids, packed, slots = {}, {}, {}
@@ -78,7 +77,6 @@ local function count_members(t)
         if not (slot and endpoint) or not slot_agrees(ids[name], packed[name], slot, pid, endpoint) then return nil end
         slots[name] = slots[name] + 1
         found[#found + 1] = sockets.listed(endpoint) .. pid
-        if not t.crowded then add_address(t, endpoint, pid) end
       end
     end
     if kind == 's' then seeders = seeders + 1 else leechers = leechers + 1 end
@@ -107,7 +105,6 @@ local function check_all_addresses(t, found)
     if #held == MAX_ENTRIES * size and is_local(net) then at_max = true end
     if is_crowded(net, held, size) then crowded = crowded + 1 end
   end
-  if not t.crowded then t.crowded = crowded end
   return (entries == #found or at_max) and crowded == t.crowded
 end
 
@@ -143,15 +140,10 @@ local function has_address(t, endpoint, pid)
   return entries and find_entry(entries, entry_size(net), rest .. pid) ~= nil
 end
 
--- In a swarm without a count of crowded networks, missing addresses are added, and that is no repair.
-local function check_member_addresses(t, endpoints, pid)
+local function has_addresses(t, endpoints, pid)
   for _, family in ipairs(FAMILIES) do
     local endpoint = endpoint_of(endpoints, family)
-    if endpoint and not t.crowded then
-      add_address(t, endpoint, pid)
-    elseif endpoint and not has_address(t, endpoint, pid) then
-      return false
-    end
+    if endpoint and not has_address(t, endpoint, pid) then return false end
   end
   return true
 end
@@ -166,7 +158,7 @@ local function check_member(t, pid, pidx)
     local slot, endpoint = p[3 + i], endpoint_of(p[7], family)
     if (slot or endpoint) and not is_own_slot(t, kind .. family, slot, pid, endpoint) then return nil end
   end
-  if not check_member_addresses(t, p[7], pid) then return nil end
+  if not has_addresses(t, p[7], pid) then return nil end
   if call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then return nil end
   return kind, p[3] == '1', p[8] == '1'
 end

@@ -31,12 +31,6 @@ local outage_from, outage_until, steady = current_outage(ARGV[8])
 -- user.
 local is_client_denied, refused_torrents = new_client_check(denied), {}
 
-local function load_swarm(ih)
-  local t = load_torrent(ih)
-  sockets.read_counts(t)
-  return t
-end
-
 -- The processes that had connections (`ws:processes`), and when each reported last. One that was killed says no goodbye
 -- for its connections; its peers that have no other endpoint time out within minutes.
 local DEAD_SECONDS, processes = 60, nil
@@ -146,8 +140,8 @@ local function visit_small(t, tid, is_summed)
     end
   end
   save_removals()
-  t = load_swarm(t.ih)
-  if not check_swarm(t) then repair(t) elseif t.crowded ~= t[7] then save_torrent(t) end
+  t = load_torrent(t.ih)
+  if not check_swarm(t) then repair(t) end
   if not is_summed then sum_peers(t, t.udp.s, t.udp.l) end
 end
 
@@ -183,7 +177,7 @@ local function visit_members(t, tid, position)
   end
   if removed > before or next(torrents) then
     save_removals()
-    t = load_swarm(t.ih)
+    t = load_torrent(t.ih)
   end
   for _, pidx in ipairs(page[2]) do
     local pid = to_raw(pidx)
@@ -243,9 +237,8 @@ local function visit_addresses(t, position)
   end
   crowded = crowded + more
   if page[1] ~= '0' then return string.format('a:%s,%.0f', page[1], crowded) end
-  local off = t.crowded and math.abs(crowded - t.crowded)
-  if not off or off > max_off(t.tid) then -- changes in between explain a smaller difference
-    if off then repairs = repairs + 1 end
+  if math.abs(crowded - t.crowded) > max_off(t.tid) then -- changes in between explain a smaller difference
+    repairs = repairs + 1
     t.crowded = crowded
     save_torrent(t)
   end
@@ -255,7 +248,7 @@ end
 
 local function visit(tid, position)
   local ih = call('GET', P .. 'torrent_id:' .. tid)
-  local t = ih and load_swarm(ih)
+  local t = ih and load_torrent(ih)
   if not t or t.tid ~= tid then
     -- An id that is not ranked was deleted since the caller read it: nothing is wrong then.
     if remove_from_rankings(tid) > 0 then repairs = repairs + 1 end
