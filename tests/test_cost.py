@@ -145,7 +145,7 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 async def announce_together(store: Store, event: str, first: int, torrents: int = 1) -> None:
     """Sends a full batch of announces, of the peers from number ``first`` on."""
     updates = [
-        update(first + n, event, torrent=1 + n % torrents, bytes_left=1000 * (n % 2), random=n, key_digest=b"12345678")
+        update(first + n, event, torrent=1 + n % torrents, bytes_left=1000 * (n % 2), random=n, key=b"12345678")
         for n in range(MAX_BATCH)
     ]
     replies = await asyncio.gather(*map(store.swarms.announce, updates))
@@ -457,7 +457,6 @@ async def serving(store: Store, accounts: Accounts = "off") -> AsyncIterator[tup
         store.counters,
         ClientRules(AllowListCache(store.allow_list, store.clock), store.deny_list_cache),
         live,
-        secret=SECRET,
         clock=store.clock,
         limits=Limits(settings.limits, accounts=accounts),
         on_join=lambda info_hash, peer_id, address: None,

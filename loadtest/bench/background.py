@@ -172,7 +172,7 @@ def _join(number: int) -> PeerUpdate:
         bytes_left=Digits(b"1000"),
         endpoint=Endpoint(bytes([11, *number.to_bytes(3, "big"), 26, 225])),
         peers_wanted=50,
-        key_digest=b"",
+        key=b"",
         passkey="",
         timeout_seconds=2700.0,
         random=number,

@@ -68,7 +68,7 @@ def update_of(peer: Peer, timeout_seconds: float) -> PeerUpdate:
         bytes_left=Digits(b"%d" % peer.bytes_left),
         endpoint=Endpoint(_LOOPBACK + peer.port.to_bytes(2, "big")),
         peers_wanted=0,
-        key_digest=peer.key.encode(),
+        key=peer.key.encode(),
         passkey="",
         timeout_seconds=timeout_seconds,
         random=peer.port,

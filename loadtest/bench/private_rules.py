@@ -207,7 +207,7 @@ def _update(user: int, event: str, *, bytes_left: int = _SIZE, moved: int = 0) -
         bytes_left=Digits(b"0" if seeds else b"%d" % bytes_left),
         endpoint=Endpoint(b"\x0b" + user.to_bytes(3, "big") + b"\x1a\xe1"),
         peers_wanted=0 if event == "x" else 50,
-        key_digest=b"12345678",
+        key=b"12345678",
         passkey=_passkey(user),
         timeout_seconds=2700,
         random=user,

@@ -159,7 +159,7 @@ def _update(number: int, peer: Peer, event: str) -> PeerUpdate:
         bytes_left=left,
         endpoint=Endpoint((0x0B000000 + number).to_bytes(4, "big") + peer.port.to_bytes(2, "big")),
         peers_wanted=0 if event == "x" else 50,
-        key_digest=b"12345678",
+        key=b"12345678",
         passkey="",
         timeout_seconds=2700,
         random=number,

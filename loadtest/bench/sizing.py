@@ -234,7 +234,7 @@ def _update(number: int, event: str, moved: int, users: int) -> PeerUpdate:
         bytes_left=Digits(b"0"),
         endpoint=Endpoint(b"\x0b" + number.to_bytes(3, "big") + b"\x1a\xe1"),
         peers_wanted=0,
-        key_digest=b"\xff" + number.to_bytes(7, "big"),
+        key=b"\xff" + number.to_bytes(7, "big"),
         passkey=_passkey(number % users) if users else "",
         timeout_seconds=2700,
         random=number,

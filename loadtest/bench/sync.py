@@ -56,7 +56,7 @@ def _announce(number: int, event: bytes, moved: int) -> PeerUpdate:
         bytes_left=Digits(b"%d" % (number % 2 * 1000)),
         endpoint=Endpoint(b"\x0b" + number.to_bytes(3, "big") + b"\x1a\xe1"),
         peers_wanted=50,
-        key_digest=b"",
+        key=b"",
         passkey=_passkey(1 + number % USERS),
         timeout_seconds=2700.0,
         random=number,

@@ -253,7 +253,7 @@ async def announce(store: Store) -> None:
         bytes_left=Digits(b"1"),
         endpoint=Endpoint(b"\x0b\0\0\1\x1a\xe1"),
         peers_wanted=50,
-        key_digest=b"",
+        key=b"",
         passkey="",
         timeout_seconds=2700.0,
         random=7,

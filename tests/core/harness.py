@@ -96,12 +96,12 @@ async def open_tracker(
         clients_seen.append((peer_id, label))
 
     async with running(Store(url, Keys(prefix), rules, clock or Clock())) as store:
+        await store.redis.set(store.keys.secret(), secret)
         tracker = Tracker(
             store.swarms,
             store.counters,
             ClientRules(AllowListCache(store.allow_list, store.clock), store.deny_list_cache),
             LiveSettings(settings),
-            secret=secret,
             clock=store.clock,
             limits=limits,
             on_join=on_join,

@@ -185,7 +185,7 @@ def update(peer: int, event: str = "u", torrent: int = 1, **changes: Any) -> Pee
         "bytes_left": 1000,
         "endpoint": endpoint(peer),
         "peers_wanted": 50,
-        "key_digest": b"",
+        "key": b"",
         "passkey": "",
         "timeout_seconds": 2700.0,
         "random": 7,

@@ -171,6 +171,6 @@ async def test_both_endpoints_of_a_peer_are_checked(store: Store) -> None:
     async with await asyncio.start_server(accept, "::1", 0) as listener, two_endpoints() as (_, refuses):
         port = listener.sockets[0].getsockname()[1]
         six = Endpoint(bytes(15) + b"\1" + port.to_bytes(2, "big"))
-        await store.announce(update(1, "s", endpoint=refuses, key_digest=b"12345678"))
-        await store.announce(update(1, endpoint=six, key_digest=b"12345678"))
+        await store.announce(update(1, "s", endpoint=refuses, key=b"12345678"))
+        await store.announce(update(1, endpoint=six, key=b"12345678"))
         assert await checks.run() == ["confirmed", "unreachable"]

@@ -249,9 +249,9 @@ async def test_a_torrent_that_is_allowed_at_once_keeps_its_peers(store: Store) -
 
 async def test_a_denied_client_is_not_returned_and_leaves(store: Store) -> None:
     """Also where its peers have derived ids, and with peer ids and IPv6 in the reply."""
-    taken: dict[str, Any] = {"peer_id": other_client(1), "key_digest": b"12345678"}
+    taken: dict[str, Any] = {"peer_id": other_client(1), "key": b"12345678"}
     await join(store, 1, **taken)
-    await join(store, 2, **{**taken, "key_digest": b"87654321"})  # gets a derived id
+    await join(store, 2, **{**taken, "key": b"87654321"})  # gets a derived id
     await join(store, 3, endpoint=endpoint(3, v6=True), peer_id=other_client(3))
     await join(store, 4)
     await join(store, 99, BOB)

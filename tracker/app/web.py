@@ -64,7 +64,6 @@ async def open_web(
         store.counters,
         ClientRules(store.allow_list_cache, store.deny_list_cache),
         context.live,
-        secret=store.secret,
         clock=time.time,
         limits=limits,
         on_join=joins.on_join,

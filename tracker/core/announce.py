@@ -9,7 +9,6 @@ the decisions. ``announce`` is the same as a coroutine.
 
 import asyncio
 import copy
-import hashlib
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -103,7 +102,7 @@ class PrivateAddresses:
 
 
 class Tracker:
-    """Answers announces and scrapes. ``secret`` keys the hash of the clients' ``key``.
+    """Answers announces and scrapes.
 
     ``on_join`` is called for each peer that joins a swarm; ``on_refused`` for each refused announce but those over a
     limit, with the label of the failure and the passkey (empty without one). ``clock`` gives epoch seconds, ``timer``
@@ -117,7 +116,6 @@ class Tracker:
         clients: ClientRules,
         settings: LiveSettings,
         *,
-        secret: bytes,
         clock: Callable[[], float],
         limits: Limits,
         on_join: Callable[[InfoHash, PeerId, Address], None],
@@ -134,7 +132,6 @@ class Tracker:
         self._limits = limits
         self._live = settings
         self._apply_settings()
-        self._keyed = hashlib.blake2b(secret[:64], digest_size=8)  # with `key` it would hash two blocks
         self._registrations = RegistrationLimits(counters.count, clock)
         self._failures = Failures(counters)
         self._private_addresses = PrivateAddresses()
@@ -428,11 +425,8 @@ class Tracker:
             _,
             own_family,
         ) = announce
-        digest = b""
-        if key and (secret := secret_of(key, peer_id)):
-            keyed = self._keyed.copy()
-            keyed.update(secret)
-            digest = keyed.digest()
+        if key:
+            key = secret_of(key, peer_id)
         if event is _STOPPED:
             wanted = 0
         elif wanted is None:
@@ -448,7 +442,7 @@ class Tracker:
             left,
             address + port.to_bytes(2, "big"),
             wanted,
-            digest,
+            key,
             passkey,
             step[2],
             random.getrandbits(31),

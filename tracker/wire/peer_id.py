@@ -14,6 +14,7 @@ _PREFIX_LENGTH = 8
 _MIN_PREFIX_LENGTH = 3
 _USUAL_LENGTH = 8
 """Of a key: 32 bits in hex."""
+_MAX_LENGTH = 64
 
 _INTEGER = re.compile(rb"-?[0-9]{1,10}").fullmatch
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,8}").fullmatch
@@ -76,7 +77,8 @@ def secret_of(key: bytes, peer_id: PeerId) -> bytes:
     """The ``key`` of an announce, in one form over HTTP and UDP; empty if it can be derived from the peer id.
 
     A derived key is no secret from other peers: aria2 sends the last 8 bytes of its peer id, anacrolix/torrent bytes 16
-    to 20 as a signed integer. UDP carries a number, which clients write in hex over HTTP, in either case; 0 is none.
+    to 20 as a signed integer. UDP carries a number, which clients write in hex over HTTP, in either case; 0 is none. The
+    first 64 bytes of a key count.
     """
     # partition() takes half the time of find(), and a fourth of that of `in`.
     if not key or peer_id.partition(key)[1]:
@@ -92,7 +94,7 @@ def secret_of(key: bytes, peer_id: PeerId) -> bytes:
         four = (int(key) & 0xFFFFFFFF).to_bytes(4, "big")
         if four == b"\0\0\0\0" or peer_id.find(four) >= 0 or peer_id.find(four[::-1]) >= 0:
             return b""
-    return key.upper().rjust(8, b"0") if _HEX(key) else key
+    return key.upper().rjust(8, b"0") if _HEX(key) else key[:_MAX_LENGTH]
 
 
 def _azureus(peer_id: bytes) -> str:

@@ -40,7 +40,7 @@ async def store(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> 
 async def test_joins_completions_and_stops_have_the_peer_and_its_credit(store: Store) -> None:
     await store.announce(leecher("s"))
     await store.pass_time(100)
-    await store.announce(leecher("u", endpoint=endpoint(1, v6=True), key_digest=b"12345678"))
+    await store.announce(leecher("u", endpoint=endpoint(1, v6=True), key=b"12345678"))
     await store.pass_time(100)
     await store.announce(leecher("c", uploaded=20, downloaded=1000, bytes_left=0))
     await store.pass_time(100)

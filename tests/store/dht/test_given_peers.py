@@ -101,7 +101,7 @@ async def test_they_are_of_the_family_that_the_announce_came_over(giving: Store)
 
     async def peers(event: str = "u", *, v6: bool, form: int = 0) -> set[Endpoint]:
         announced = endpoint(9, v6=v6)
-        return set(await peers_of(giving, 9, event, endpoint=announced, form=form, key_digest=b"8 bytes!"))
+        return set(await peers_of(giving, 9, event, endpoint=announced, form=form, key=b"8 bytes!"))
 
     for event in "su":
         assert await peers(event, v6=False) == {*others, *given4}

@@ -110,6 +110,7 @@ BEYOND: dict[str, str] = {
     "i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: "
     "p:*:torrents registered_by:* removing:torrents stats:* sweeping torrent_id u:* user:* "
     "user_id users",
+    "upgrade_swarms": "u:*:t:*",
     "save_history": "changed changes deleting edits groups i:hnr i:snatches u:* u:*:hnr u:*:t:* user:*",
     "remember_peers": "deleting u:*",
     "record_updates": "changes u:*:t:* updated",

@@ -63,10 +63,10 @@ async def test_another_port_is_another_peer(store: Store) -> None:
 
 async def test_a_restarted_client_takes_only_the_endpoint_it_announces(store: Store) -> None:
     """Its IPv4 and IPv6 endpoints move one after the other. The old entry is removed with the second."""
-    key: dict[str, Any] = {"key_digest": b"old key!"}
+    key: dict[str, Any] = {"key": b"old key!"}
     await store.announce(update(1, "s", **key))
     await store.announce(update(1, "s", **key, **V6))
-    new: dict[str, Any] = {"key_digest": b"new key!"}
+    new: dict[str, Any] = {"key": b"new key!"}
     assert (await store.announce(update(2, "s", endpoint=endpoint(1), **new))).leechers == 2
     assert (await store.peer(update(1)))["endpoints"] == endpoint(1, v6=True)
     assert await check_invariants(store.redis, store.keys) == 2

@@ -67,7 +67,7 @@ def some_updates(seed: int) -> list[tuple[int, PeerUpdate]]:
                     source.choice("uuuuuuuuuscpx"),
                     torrent=source.randint(1, 2),
                     endpoint=endpoint(peer, v6=source.random() < 0.3, port=source.choice([6881] * 9 + [7000])),
-                    key_digest=b"8 bytes!",
+                    key=b"8 bytes!",
                     uploaded=max(0, moved[peer]),
                     downloaded=max(0, moved[peer] // 2),
                     bytes_left=source.choice([0 if peer % 2 else 1000] * 9 + [None, 0]),

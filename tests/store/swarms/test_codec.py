@@ -52,7 +52,7 @@ def test_an_announce_is_one_string(changes: dict[str, Any], figures: list[bytes]
 
 
 def test_fields_of_variable_length_have_a_length_prefix() -> None:
-    announce = update(1, key_digest=b"8 bytes!", passkey="é" * 200, endpoint=endpoint(1, v6=True))
+    announce = update(1, key=b"8 bytes!", passkey="é" * 200, endpoint=endpoint(1, v6=True))
     rest = pack(announce)[-(18 + 1 + 255 + 20 + 1 + 8 + 1) :]
     assert rest[:18] == endpoint(1, v6=True)
     assert rest[18:274] == b"\xff" + ("é" * 200).encode()[:255]
@@ -71,7 +71,7 @@ def test_every_field_of_an_update_is_packed() -> None:
         "bytes_left": b"1",
         "endpoint": endpoint(2),
         "peers_wanted": 1,
-        "key_digest": b"12345678",
+        "key": b"12345678",
         "passkey": "a",
         "timeout_seconds": 1.5,
         "random": 1,

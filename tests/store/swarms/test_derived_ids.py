@@ -22,8 +22,8 @@ async def derived_id(store: Store) -> PeerId:
 
 
 async def test_a_client_with_another_key_has_its_own_entry(store: Store) -> None:
-    await store.announce(update(1, "s", key_digest=KEY))
-    other = update(1, "s", key_digest=OTHER, endpoint=endpoint(2))
+    await store.announce(update(1, "s", key=KEY))
+    other = update(1, "s", key=OTHER, endpoint=endpoint(2))
     assert (await store.announce(other)).outcome == "join"
     assert peer_id(1).hex().encode() in await members(store)
     derived = await derived_id(store)
@@ -32,14 +32,14 @@ async def test_a_client_with_another_key_has_its_own_entry(store: Store) -> None
     assert (answer.outcome, answer.leechers, answer.peers) == ("update", 2, endpoint(1))
     assert await check_invariants(store.redis, store.keys) == 2
     assert (await store.announce(other._replace(event=b"x"))).outcome == "leave"
-    assert (await store.announce(update(1, "x", key_digest=KEY))).outcome == "leave"
+    assert (await store.announce(update(1, "x", key=KEY))).outcome == "leave"
     assert await check_invariants(store.redis, store.keys) == 0
 
 
 async def test_both_families_of_a_client_are_one_entry_under_its_derived_id(store: Store) -> None:
-    await store.announce(update(1, "s", key_digest=KEY))
-    await store.announce(update(1, "s", key_digest=OTHER, endpoint=endpoint(2)))
-    v6 = update(1, "s", key_digest=OTHER, endpoint=endpoint(2, v6=True))
+    await store.announce(update(1, "s", key=KEY))
+    await store.announce(update(1, "s", key=OTHER, endpoint=endpoint(2)))
+    v6 = update(1, "s", key=OTHER, endpoint=endpoint(2, v6=True))
     answer = await store.announce(v6)
     assert (answer.outcome, answer.leechers) == ("update", 2)
     assert await check_invariants(store.redis, store.keys) == 2
@@ -51,17 +51,17 @@ async def test_clients_cannot_choose_a_derived_id(make_store: MakeStore) -> None
     for secret in ("one secret", "another"):
         store = await make_store()
         await store.redis.set(store.keys.secret(), secret)
-        await store.announce(update(1, "s", key_digest=KEY))
-        await store.announce(update(1, "s", key_digest=OTHER, endpoint=endpoint(2)))
+        await store.announce(update(1, "s", key=KEY))
+        await store.announce(update(1, "s", key=OTHER, endpoint=endpoint(2)))
         ids.append(await derived_id(store))
         await store.redis.flushdb()
     assert ids[0] != ids[1]
 
 
 async def test_replies_with_peer_ids_name_the_announced_ones(store: Store) -> None:
-    await store.announce(update(1, "s", key_digest=KEY))
-    await store.announce(update(1, "s", key_digest=OTHER, endpoint=endpoint(2)))
-    await store.announce(update(1, "s", key_digest=OTHER, endpoint=endpoint(2, v6=True)))
+    await store.announce(update(1, "s", key=KEY))
+    await store.announce(update(1, "s", key=OTHER, endpoint=endpoint(2)))
+    await store.announce(update(1, "s", key=OTHER, endpoint=endpoint(2, v6=True)))
     for event in "su":
         answer = await store.announce(update(3, event, form=WITH_IDS))
         assert answer.peers + answer.peers6 in (
@@ -94,11 +94,11 @@ async def test_announcing_a_known_peer_id_first_does_not_harm_its_owner(make_sto
 
 @pytest.mark.parametrize("how", ["stops", "times out", "loses its endpoint"])
 async def test_a_client_keeps_its_entry_when_the_first_owner_of_its_peer_id_leaves(store: Store, how: str) -> None:
-    await store.announce(update(1, "s", key_digest=KEY))
-    own = update(1, "s", key_digest=OTHER, endpoint=endpoint(2))
+    await store.announce(update(1, "s", key=KEY))
+    own = update(1, "s", key=OTHER, endpoint=endpoint(2))
     await store.announce(own)
     if how == "stops":
-        await store.announce(update(1, "x", key_digest=KEY))
+        await store.announce(update(1, "x", key=KEY))
     elif how == "times out":
         assert await store.silence(update(1)) == 1
     else:

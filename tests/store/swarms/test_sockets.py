@@ -111,9 +111,9 @@ async def test_a_stranger_with_a_known_peer_id_changes_nothing_and_gets_no_socke
 
 
 async def test_a_key_proves_a_peer_at_another_address(store: Store) -> None:
-    await store.announce(over_socket(1, "s", key_digest=b"k" * 8))
+    await store.announce(over_socket(1, "s", key=b"k" * 8))
     moved = socket(1, number=66, address=6)
-    assert (await store.announce(over_socket(1, at=moved, key_digest=b"k" * 8))).outcome == "update"
+    assert (await store.announce(over_socket(1, at=moved, key=b"k" * 8))).outcome == "update"
     assert (await store.peer(update(1)))["endpoints"] == moved
 
 

@@ -95,7 +95,7 @@ def known_left(left: Digits | None) -> int | None:
 
 def derived_id(u: PeerUpdate) -> PeerId:
     """The ID of a client whose peer ID belongs to another; these stores have no secret."""
-    owner = u.peer_id + USERS[u.passkey].encode() + b":" + u.key_digest
+    owner = u.peer_id + USERS[u.passkey].encode() + b":" + u.key
     return PeerId(hashlib.sha1(owner, usedforsecurity=False).digest())
 
 
@@ -152,8 +152,8 @@ class Model:
             return False
         if address_of(u.endpoint) in map(address_of, entry.endpoints.values()):
             return True
-        if u.key_digest and entry.digest:
-            return entry.digest == u.key_digest
+        if u.key and entry.digest:
+            return entry.digest == u.key
         one = len(entry.endpoints) == 1
         return bool(entry.user) and one and len(u.endpoint) not in entry.endpoints  # the user's other family
 
@@ -163,9 +163,9 @@ class Model:
         user = USERS[u.passkey]
         entry = self.active.get(key)
         owner = entry.user if entry else self.remembered.get(key, (user, b"", False))[0]
-        if owner != user or (entry and u.key_digest and not self.belongs(entry, u)):
+        if owner != user or (entry and u.key and not self.belongs(entry, u)):
             return derived
-        if not entry and torrent in self.derived and (u.key_digest or self.accounts != "off"):
+        if not entry and torrent in self.derived and (u.key or self.accounts != "off"):
             own = self.active.get(derived)
             if own and self.belongs(own, u):
                 return derived
@@ -223,7 +223,7 @@ class Model:
         known_user, known_digest, had_all = self.remembered.get(key, (None, b"", False))
         leeching = not entry.seeder if entry else known_user == user and not had_all
         remembered_digest = known_digest if known_user == user else b""
-        digest = entry.digest if entry else u.key_digest or remembered_digest  # a key is taken at the join
+        digest = entry.digest if entry else u.key or remembered_digest  # a key is taken at the join
         endpoints = {**(entry.endpoints if entry else {}), len(u.endpoint): u.endpoint}
         if not entry and key[1] != u.peer_id:
             self.derived.add(torrent)
@@ -327,7 +327,7 @@ updates = st.fixed_dictionaries(
         "bytes_left": st.sampled_from([0, 0, 1, 1000, None]),
         "uploaded": counters,
         "downloaded": counters,
-        "key_digest": st.sampled_from([b"", b"digest_1", b"digest_1", b"digest_2"]),
+        "key": st.sampled_from([b"", b"digest_1", b"digest_1", b"digest_2"]),
         "peers_wanted": st.sampled_from([0, 1, 2, 50]),
         "random": st.integers(0, 2**31 - 1),
         "form": st.sampled_from([0, 1, 2]),
@@ -388,7 +388,7 @@ class SwarmMachine(RuleBasedStateMachine):
         passkey = passkeys[user % len(passkeys)]
         where = endpoint(peer + shift, v6=v6, port=port)
         if process:
-            number = zlib.crc32(repr((port, USERS[passkey], values["key_digest"])).encode())  # of one client only
+            number = zlib.crc32(repr((port, USERS[passkey], values["key"])).encode())  # of one client only
             where = pack_socket(Address(where[:-2]), SocketId(process, number))
             values = {**values, "form": OVER_SOCKET}
         return update(peer, info_hash=self.hash_of(torrent), endpoint=where, passkey=passkey, **values)
@@ -409,7 +409,7 @@ class SwarmMachine(RuleBasedStateMachine):
         for uploaded, downloaded in numbers:
             form = OVER_SOCKET if len(place) == SOCKET_LENGTH else 0
             u = update(0, info_hash=self.hash_of(torrent), uploaded=uploaded, downloaded=downloaded, form=form)
-            u = u._replace(peer_id=peer_id, endpoint=place, passkey=passkey, key_digest=entry.digest)
+            u = u._replace(peer_id=peer_id, endpoint=place, passkey=passkey, key=entry.digest)
             self.announce_one(torrent, u._replace(bytes_left=entry.left))
 
     def announce_one(self, torrent: int, u: PeerUpdate) -> None:
@@ -544,7 +544,7 @@ class SwarmMachine(RuleBasedStateMachine):
         passkey = next(passkey for passkey, user in USERS.items() if user == entry.user)
         said = {**values, "event": GONE.decode(), "form": OVER_SOCKET, "peers_wanted": 0}
         u = update(0, info_hash=self.hash_of(torrent), endpoint=at, passkey=passkey, **said)
-        self.announce_one(torrent, u._replace(peer_id=peer_id, key_digest=entry.digest))
+        self.announce_one(torrent, u._replace(peer_id=peer_id, key=entry.digest))
 
     def on_sockets(self) -> list[tuple[int, PeerId]]:
         return sorted(key for key, entry in self.model.active.items() if SOCKET_LENGTH in entry.endpoints)

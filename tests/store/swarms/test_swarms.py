@@ -174,7 +174,7 @@ async def test_refusals_change_nothing(make_store: MakeStore) -> None:
 
 async def test_started_writes_the_fields_of_the_key_table(store: Store) -> None:
     """T5."""
-    joined = update(1, "s", uploaded=5, downloaded=6, key_digest=b"8 bytes!", timeout_seconds=2700.5)
+    joined = update(1, "s", uploaded=5, downloaded=6, key=b"8 bytes!", timeout_seconds=2700.5)
     await store.announce(joined)
     assert await store.peer(joined) == {
         "uploaded": "5",
@@ -272,8 +272,8 @@ async def test_the_stored_state_decides_which_count_a_stop_lowers(store: Store) 
 async def test_both_families_are_one_peer(store: Store) -> None:
     """BEP 7: a client with a key on IPv4 and IPv6 counts once and never receives itself."""
     v4, v6 = endpoint(1), endpoint(1, v6=True)
-    await store.announce(update(1, "s", key_digest=b"k" * 8))
-    reply = await store.announce(update(1, "s", key_digest=b"k" * 8, endpoint=v6))
+    await store.announce(update(1, "s", key=b"k" * 8))
+    reply = await store.announce(update(1, "s", key=b"k" * 8, endpoint=v6))
     assert (reply.outcome, reply.leechers, reply.peers, reply.peers6) == ("update", 1, b"", b"")
     other = await store.announce(update(2, "s"))
     assert (other.peers, other.peers6) == (v4, v6)
@@ -285,7 +285,7 @@ async def test_both_families_are_one_peer(store: Store) -> None:
 
 async def test_a_client_cannot_change_the_entry_of_another(store: Store) -> None:
     """A client without the key that announces a known peer ID gets peers. It changes and refreshes nothing."""
-    await store.announce(update(1, "s", key_digest=b"k" * 8))
+    await store.announce(update(1, "s", key=b"k" * 8))
     await store.announce(update(2, "s"))
     await store.redis.expire(timeout_key(store.keys, 1, peer_id(1)), 50)
     before = await store.dump()
@@ -296,7 +296,7 @@ async def test_a_client_cannot_change_the_entry_of_another(store: Store) -> None
         assert set(six(answer.peers)) == ({endpoint(1), endpoint(2)} if event != "x" else set())
     after = await store.dump()
     assert after == before
-    await store.announce(update(1, "x", key_digest=b"k" * 8))
+    await store.announce(update(1, "x", key=b"k" * 8))
     assert (await store.announce(update(1, "s", endpoint=endpoint(77)))).outcome == "join"
 
 

@@ -28,9 +28,9 @@ async def fill(store: Store, peers: int = LARGE) -> None:
     """Seeders and leechers: some partial, some on both families."""
     for n in range(peers):
         event = "p" if n % 5 == 0 else "s"
-        await store.announce(update(n, event, bytes_left=n % 3, key_digest=b"k" * 8))
+        await store.announce(update(n, event, bytes_left=n % 3, key=b"k" * 8))
         if n % 4 == 0:
-            await store.announce(update(n, event, bytes_left=n % 3, key_digest=b"k" * 8, endpoint=endpoint(n, v6=True)))
+            await store.announce(update(n, event, bytes_left=n % 3, key=b"k" * 8, endpoint=endpoint(n, v6=True)))
 
 
 @pytest.mark.parametrize("budget", [BUDGET, 200], ids=["slices", "one call"])
@@ -134,7 +134,7 @@ async def test_slices_visit_every_peer_while_peers_come_and_go(store: Store) -> 
             break
         position = step.position
         await store.announce(update(n, "s", bytes_left=n % 2))
-        await store.announce(update(n - 1000, "x", key_digest=b"k" * 8))
+        await store.announce(update(n - 1000, "x", key=b"k" * 8))
         n += 1
     assert step.done == 1
     await check_invariants(store.redis, store.keys)
@@ -149,7 +149,7 @@ async def test_only_peers_that_come_or_leave_explain_other_counts_between_two_sl
         await redis.hincrby(keys.torrent(info_hash(1)), name, by)
         await redis.zincrby(keys.index(name), by, "1")
         await redis.incrby(keys.stat(name), by)
-    await store.announce_together(*(update(n, bytes_left=n % 3, key_digest=b"k" * 8) for n in (1, 2, 4)))
+    await store.announce_together(*(update(n, bytes_left=n % 3, key=b"k" * 8) for n in (1, 2, 4)))
     await store.announce_counts.flush()
     repairs = step.repairs
     while step.position:

@@ -315,8 +315,8 @@ async def test_a_64_prefix_counts_as_one_address(store: Store) -> None:
 
 async def test_a_new_address_of_the_only_peer_counts_as_a_second_address(store: Store) -> None:
     """Its earlier addresses are not stored."""
-    await store.announce(update(1, "s", key_digest=b"k" * 8))
-    await store.announce(update(1, key_digest=b"k" * 8, endpoint=endpoint(2)))
+    await store.announce(update(1, "s", key=b"k" * 8))
+    await store.announce(update(1, key=b"k" * 8, endpoint=endpoint(2)))
     assert "joiners" not in await store.torrent(info_hash(1))
 
 

@@ -308,8 +308,8 @@ async def test_rankings_are_sorted(store: Store) -> None:
 
 async def test_peers_are_listed_with_every_endpoint(store: Store) -> None:
     v6 = endpoint(1, v6=True)
-    await store.announce(update(1, "s", key_digest=b"k" * 8, bytes_left=0))
-    await store.announce(update(1, key_digest=b"k" * 8, bytes_left=0, endpoint=v6))
+    await store.announce(update(1, "s", key=b"k" * 8, bytes_left=0))
+    await store.announce(update(1, key=b"k" * 8, bytes_left=0, endpoint=v6))
     await store.announce(update(2, "p", endpoint=endpoint(2, v6=True)))
     await store.announce(update(3, "s", bytes_left=None))
     cursor, peers = await store.torrents.peers(await found(store, 1))

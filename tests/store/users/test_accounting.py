@@ -426,9 +426,9 @@ async def test_another_user_with_a_remembered_peer_id_has_its_own_entry(private:
 
 
 async def test_another_user_cannot_change_a_peer_even_from_its_address(private: Store) -> None:
-    await private.announce(alice(event="s", key_digest=b"k" * 8))
+    await private.announce(alice(event="s", key=b"k" * 8))
     before = await private.dump()
-    forged = update(1, "x", passkey=BOB, key_digest=b"k" * 8, endpoint=endpoint(1))
+    forged = update(1, "x", passkey=BOB, key=b"k" * 8, endpoint=endpoint(1))
     assert (await private.announce(forged)).outcome == "absent"
     assert await private.dump() == before
 

@@ -25,7 +25,7 @@ async def slow(make_store: MakeStore) -> Store:
     await store.users.add("8", BOB)
     await store.torrents.add(TORRENT)
     await store.announce(said(11, "s", passkey=BOB))
-    await store.announce(said(1, "s", key_digest=KEY))
+    await store.announce(said(1, "s", key=KEY))
     return store
 
 
@@ -103,7 +103,7 @@ async def test_a_stop_is_applied_and_credited_at_once(slow: Store) -> None:
 )
 async def test_a_change_of_role_or_endpoint_is_applied_at_once(slow: Store, changes: dict[str, Any]) -> None:
     slow.clock.now += 10
-    reply = await slow.announce(said(downloaded=20, key_digest=KEY, **changes))
+    reply = await slow.announce(said(downloaded=20, key=KEY, **changes))
     assert (reply.outcome, reply.peers) == ("update", endpoint(11))
     assert (await credited(slow))[1] == 20
     reply = await slow.announce(said(11, "s", passkey=BOB, form=1))

@@ -73,11 +73,11 @@ async def test_pairs_in_the_wrong_order_credit_what_moved(private: Store, counte
 @EACH
 async def test_pairs_over_two_families_credit_what_moved(private: Store, counter: str) -> None:
     key, v6 = b"8 bytes!", endpoint(1, v6=True)
-    await private.announce(said("s", key_digest=key))
-    await private.announce(said(key_digest=key, endpoint=v6))
+    await private.announce(said("s", key=key))
+    await private.announce(said(key=key, endpoint=v6))
     for pair in range(1, 5):
-        await report(private, counter, 2 * pair * MB, key_digest=key, endpoint=v6)
-        assert await report(private, counter, (2 * pair - 1) * MB, key_digest=key) == 2 * pair * MB
+        await report(private, counter, 2 * pair * MB, key=key, endpoint=v6)
+        assert await report(private, counter, (2 * pair - 1) * MB, key=key) == 2 * pair * MB
 
 
 @EACH

@@ -128,11 +128,11 @@ async def test_a_users_peer_is_only_the_users(
     optional: Store, event: str, passkey: str, where: Any, key: bytes
 ) -> None:
     """Any client that announces its peer id, even with its key and from its address."""
-    await optional.announce(update(1, "s", passkey=ALICE, key_digest=key))
+    await optional.announce(update(1, "s", passkey=ALICE, key=key))
     before = await row(optional)
-    await optional.announce(update(1, event, passkey=passkey, endpoint=where, key_digest=key, bytes_left=0))
+    await optional.announce(update(1, event, passkey=passkey, endpoint=where, key=key, bytes_left=0))
     assert await row(optional) == before
-    again = await optional.announce(update(1, passkey=ALICE, key_digest=key))
+    again = await optional.announce(update(1, passkey=ALICE, key=key))
     assert again.outcome in ("update", "early")
     await check_invariants(optional.redis, optional.keys)
 

@@ -92,8 +92,8 @@ async def test_a_peer_that_yields_its_endpoint_makes_room(limited: Store) -> Non
 
 
 async def test_a_peer_with_two_endpoints_leaves_with_both(limited: Store) -> None:
-    await limited.announce(alice(1, "s", key_digest=b"12345678"))
-    await limited.announce(alice(1, endpoint=endpoint(1, v6=True), key_digest=b"12345678"))
+    await limited.announce(alice(1, "s", key=b"12345678"))
+    await limited.announce(alice(1, endpoint=endpoint(1, v6=True), key=b"12345678"))
     limited.clock.now += 1
     await limited.announce(alice(2, "s"))
     await limited.announce(alice(3, "s", endpoint=endpoint(1)))  # takes one of them over

@@ -222,7 +222,7 @@ async def test_a_user_of_a_wrong_type_fails_the_join_before_anything_is_written(
 async def test_announces_that_change_nothing_take_from_the_budget(make_store: MakeStore) -> None:
     """Else a second client at the same place, or one with the peer id of the first, gets peers of every torrent."""
     store = await opened(make_store, lists_per_day=8)
-    assert await with_peers(store, *joins(2, key_digest=b"8 bytes!")) == 2
+    assert await with_peers(store, *joins(2, key=b"8 bytes!")) == 2
     displaced = [said(torrent % 2 + 1, peer=2, endpoint=endpoint(1)) for torrent in range(10)]
     assert await with_peers(store, *displaced) == 6
     store.clock.now += WAIT
@@ -230,7 +230,7 @@ async def test_announces_that_change_nothing_take_from_the_budget(make_store: Ma
     assert await with_peers(store, *strangers, *displaced) == 0
     for one, outcome in ((displaced[0], "displaced"), (strangers[0], "stranger")):
         assert (await store.announce(one)).outcome == outcome
-    assert await with_peers(store, said(1, key_digest=b"8 bytes!")) == 1, "it is due"
+    assert await with_peers(store, said(1, key=b"8 bytes!")) == 1, "it is due"
     assert not await store.redis.exists(store.keys.peer("1", said(peer=2).peer_id))
 
 

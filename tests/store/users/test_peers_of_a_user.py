@@ -78,13 +78,13 @@ async def test_they_count_in_replies(make_store: MakeStore) -> None:
 async def test_clients_with_two_families_are_not_told_each_other(make_store: MakeStore) -> None:
     store = await opened(make_store)
     for peer, passkey in ((1, ALICE), (2, ALICE), (11, BOB)):
-        await told(store, peer, "s", passkey, key_digest=KEY)
-        await told(store, peer, "u", passkey, key_digest=KEY, endpoint=endpoint(peer, v6=True))
+        await told(store, peer, "s", passkey, key=KEY)
+        await told(store, peer, "u", passkey, key=KEY, endpoint=endpoint(peer, v6=True))
     others = {endpoint(11), endpoint(11, v6=True)}
     for peer in (1, 2):
         for v6 in (False, True):
-            assert await told(store, peer, key_digest=KEY, endpoint=endpoint(peer, v6=v6)) == others
-    assert len(await told(store, 11, "u", BOB, key_digest=KEY)) == 4
+            assert await told(store, peer, key=KEY, endpoint=endpoint(peer, v6=v6)) == others
+    assert len(await told(store, 11, "u", BOB, key=KEY)) == 4
 
 
 async def test_peer_ids_fit_the_peers_that_are_told(make_store: MakeStore) -> None:
@@ -166,8 +166,8 @@ async def test_the_v2_half_of_a_hybrid_torrent(make_store: MakeStore) -> None:
 async def test_announces_that_change_nothing_are_not_told_them_either(make_store: MakeStore) -> None:
     """Of a second client at the same address and port, and of one with the peer id of the first."""
     store = await opened(make_store)
-    await told(store, 1, "s", key_digest=KEY)
-    await told(store, 1, key_digest=KEY, endpoint=endpoint(1, v6=True))
+    await told(store, 1, "s", key=KEY)
+    await told(store, 1, key=KEY, endpoint=endpoint(1, v6=True))
     await told(store, 11, "s", BOB)
     displaced = await store.announce(said(2, endpoint=endpoint(1)))
     assert (displaced.outcome, endpoints(displaced)) == ("displaced", {endpoint(11)})

@@ -76,7 +76,8 @@ class PeerUpdate(NamedTuple):
     bytes_left: Digits | None
     endpoint: Endpoint
     peers_wanted: int
-    key_digest: bytes
+    key: bytes
+    """What only the client knows, at most 255 bytes; empty for none."""
     passkey: str
     timeout_seconds: float
     random: int
@@ -297,7 +298,7 @@ def pack(update: Update) -> bytes:
         bytes_left,
         endpoint,
         peers_wanted,
-        digest,
+        key,
         passkey,
         timeout_seconds,
         random,
@@ -319,8 +320,8 @@ def pack(update: Update) -> bytes:
             _BYTES[len(secret)],
             secret,
             peer_id,
-            _BYTES[len(digest)],
-            digest,
+            _BYTES[len(key)],
+            key,
             _BYTES[unbounded],
         )
     )

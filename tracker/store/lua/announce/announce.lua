@@ -7,7 +7,7 @@
 --   update.lua     a peer that is in the swarm; first of all the regular announce, nine of ten
 --   join.lua       a peer that is not; endpoints.lua: who has an endpoint
 --   leave.lua      a peer that stops
---   credit.lua     what a user gets for it; v2_half.lua: for one of the v2 half of a hybrid torrent
+--   credit.lua     what a user gets for it; v2_half.lua: for one of the v2 half of a hybrid torrent; snatch.lua: snatches
 --   reply.lua      the peers for the answer
 -- Every step reads what may fail before anything is written: a key of a wrong type fails its announce, and nothing
 -- else. What is written for several announces at once is written last, by finish().
@@ -51,7 +51,7 @@
 --     wanted (H), timeout (I4, ms), a random integer (I4)
 --   uploaded, downloaded, left (s; bytes as decimals, left empty when not sent)
 --   with a length before each (B): endpoint (6 or 18 bytes; 25 of a WebSocket: addresses.lua), passkey (or none)
---   peer id (c20); digest of the client's key (8 bytes or none), with its length before it (B)
+--   peer id (c20); the client's key, or none, with its length before it (B)
 --   1 when the network may have any number of endpoints (B); then the client's user agent, if it is kept, to the end
 -- Answer    for each announce, in order, one of
 --   'outcome seeders leechers snatches peers'
@@ -85,7 +85,7 @@ local sub, find, match, byte, format = string.sub, string.find, string.match, st
 local UPDATE = 117 -- 'u', the event of regular announces
 
 -- The call: its time, rules, announces, and what one command has read for all of them.
-local P, call, now, moment, may_grow, batch_values, info_hashes
+local P, call, now, moment, may_grow, batch_values, info_hashes, secret
 local settle_from -- a regular announce may clear a hit-and-run from so many seconds on (0 in a shard)
 local users_prefix, passkeys_prefix -- of the keys of a regular announce's user: to join fewer parts is faster
 local outage_from, outage_until, steady, clock_back, full, full_before, removing
@@ -143,7 +143,7 @@ local function count_traffic(r, p)
 end
 
 -- A function has at most 200 names. Those that only one step uses are in a block of their own.
-local read_request, find_peer, was_join, has_derived, load_swarm
+local read_request, digest_of, find_peer, was_join, has_derived, load_swarm
 do
 --@ include announce/read.lua
 end
@@ -163,6 +163,7 @@ local is_completion, count_snatch
 do
 --@ include lib/rules.lua
 --@ include announce/credit.lua
+--@ include announce/snatch.lua
 end
 local select_family, add_peers, forget_barred
 do
@@ -374,7 +375,7 @@ local function set_rules(packed)
   packed_rules = packed
 end
 
-local gap, heartbeat, addresses_full, removing_key, upload_multiplier, download_multiplier, groups
+local gap, heartbeat, addresses_full, removing_key, secret_key, upload_multiplier, download_multiplier, groups
 
 -- What depends on a prefix only. A node of a cluster has several, and nearly every call is for another one.
 local names_of = {}
@@ -384,11 +385,12 @@ local function set_prefix(prefix)
   local names = names_of[P]
   if not names then
     names = { string.find(P, ':{%d+%l+}:$') ~= nil, P .. 'u:', P .. 'user:', P .. 'gap', P .. 'heartbeat',
-      P .. 'addresses:full', P .. 'removing', P .. 'upload_multiplier', P .. 'download_multiplier', P .. 'groups' }
+      P .. 'addresses:full', P .. 'removing', P .. 'secret', P .. 'upload_multiplier', P .. 'download_multiplier',
+      P .. 'groups' }
     names_of[P] = names
   end
-  sharded, users_prefix, passkeys_prefix, gap, heartbeat, addresses_full, removing_key, upload_multiplier,
-    download_multiplier, groups = unpack(names)
+  sharded, users_prefix, passkeys_prefix, gap, heartbeat, addresses_full, removing_key, secret_key,
+    upload_multiplier, download_multiplier, groups = unpack(names)
 end
 
 -- One command reads the registrations of all torrents of the batch.
@@ -402,8 +404,8 @@ function begin(prefix, arguments)
   sums = { given = 0, again = {}, incomplete = 0, joined = {}, newly_full = {}, asks = sharded and arguments[2] < '2' }
   network_changes, due_entries = {}, {}
   -- With room for those of one announce: to grow a table costs as much as a short command.
-  local keys = { gap, heartbeat, addresses_full, removing_key, nil, nil, nil, nil, nil }
-  local hashes, n = {}, 4
+  local keys = { gap, heartbeat, addresses_full, removing_key, secret_key, nil, nil, nil, nil, nil }
+  local hashes, n = {}, 5
   for i = 4, #arguments do
     local ih = sub(arguments[i], 1, 40)
     hashes[i], keys[n + 1], keys[n + 2], n = ih, P .. 'info_hash:' .. ih, P .. 'deny:' .. ih, n + 2
@@ -413,7 +415,7 @@ function begin(prefix, arguments)
     keys[n + 1], keys[n + 2], keys[n + 3] = upload_multiplier, download_multiplier, groups
   end
   batch_values = call('MGET', unpack(keys))
-  full, removing = batch_values[3], batch_values[4]
+  full, removing, secret = batch_values[3], batch_values[4], batch_values[5] or ''
   full_before = full
   if accounts then
     forget_multipliers(batch_values[n + 1], batch_values[n + 2])
@@ -455,7 +457,7 @@ local function announce(keys, arguments)
   begin(keys[1], arguments)
   local replies, others, values, hashes = {}, false, batch_values, info_hashes
   for i = 4, #arguments do
-    local packed, registered, denied, ok, reply = arguments[i], values[2 * i - 3], values[2 * i - 2], false, nil
+    local packed, registered, denied, ok, reply = arguments[i], values[2 * i - 2], values[2 * i - 1], false, nil
     if registered and not denied and byte(packed, 81) == UPDATE then
       ok, reply = pcall(update_regular, packed, hashes[i], registered)
     end

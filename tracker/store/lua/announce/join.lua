@@ -100,7 +100,7 @@ local function write_join(r, p, a, slot_field, slot)
   if known or r.paused == '1' then
     values[n + 1], values[n + 2], n = 'marks', marks_of(r.paused, p.lower, true, a), n + 2
   end
-  if r.digest ~= '' then values[n + 1], values[n + 2], n = 'key', r.digest, n + 2 end
+  if r.key ~= '' then values[n + 1], values[n + 2], n = 'key', digest_of(r.key), n + 2 end
   if r.announced then values[n + 1], values[n + 2], n = 'peer_id', r.announced, n + 2 end
   if r.agent ~= '' then values[n + 1], values[n + 2], n = 'agent', r.agent, n + 2 end
   call('HSET', p.at, unpack(values, 1, n))

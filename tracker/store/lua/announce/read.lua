@@ -15,7 +15,7 @@ local COMPLETED_MEMBER, GONE = 67, 103 -- 'C', 'g'
 function read_request(packed)
   local r, event, form, endpoint, unbounded, agent_at = request
   r.ih, r.pidx, event, form, r.want, r.timeout, r.random, r.uploaded, r.downloaded, r.left, endpoint, r.passkey, r.pid,
-    r.digest, unbounded, agent_at = read('<c40c40BBHI4I4sssBc0Bc0c20Bc0B', packed)
+    r.key, unbounded, agent_at = read('<c40c40BBHI4I4sssBc0Bc0c20Bc0B', packed)
   r.event, r.may_join = EVENTS[event], event ~= COMPLETED_MEMBER
   r.endpoint, r.on_v4, r.unbounded, r.beyond = endpoint, #endpoint == 6, unbounded == 1, false
   r.form, r.on_socket, r.gone = form, form == 3, event == GONE
@@ -63,12 +63,18 @@ local function address_matches(endpoints, endpoint)
   return n == size and sub(endpoints, 1, -3) == sub(endpoint, 1, -3)
 end
 
+-- What a peer's hash has of the client's key.
+function digest_of(key)
+  local hex = redis.sha1hex(secret .. key)
+  return struct.pack('>I4I4', tonumber(sub(hex, 1, 8), 16), tonumber(sub(hex, 9, 16), 16))
+end
+
 -- True when the announce comes from the client of the peer at `key`, by the client's key. When one of them has no
 -- key, the user decides, if there is one, for an announce over the other family of a peer that has one family.
 local function has_key(key, endpoints, r)
-  if r.digest == '' and r.uid == '' then return false end
+  if r.key == '' and r.uid == '' then return false end
   local stored = call('HGET', key, 'key')
-  if r.digest ~= '' and stored then return stored == r.digest end
+  if r.key ~= '' and stored then return stored == digest_of(r.key) end
   return r.uid ~= '' and #endpoints <= sockets.BYTES and #endpoints ~= 24 and #endpoints ~= #r.endpoint
 end
 
@@ -144,7 +150,7 @@ end
 -- derived id, which no client can choose.
 local function derive_id(r)
   r.announced = r.pid
-  r.pidx = redis.sha1hex((call('GET', P .. 'secret') or '') .. r.pid .. r.uid .. ':' .. r.digest)
+  r.pidx = redis.sha1hex(secret .. r.pid .. r.uid .. ':' .. r.key)
   r.pid = to_raw(r.pidx)
 end
 
@@ -167,10 +173,10 @@ end
 
 function find_peer(r, tid, t)
   local p = load_peer(tid or '', r)
-  if p.taken and (r.digest ~= '' or not p.same_user) then
+  if p.taken and (r.key ~= '' or not p.same_user) then
     derive_id(r)
     return load_peer(tid, r)
-  elseif tid and not p.active and (r.digest ~= '' or accounts)
+  elseif tid and not p.active and (r.key ~= '' or accounts)
       and has_derived(r.event == 'x' and call('HGET', t.key, 'joiners') or t.joiners) then
     return load_derived(tid, r, p.known)
   end

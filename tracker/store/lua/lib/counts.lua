@@ -10,12 +10,13 @@ local count_of = setmetatable({ [false] = false }, { __index = function(known, d
 end })
 
 -- The field `arrays` of a torrent: how many slots its arrays s4, l4, s6, l6, sw and lw have, then how many networks are
--- crowded (addresses.lua). When all but s4 and l4 are 0, only these two are stored. One field for seven numbers, because
--- each field that an announce reads costs a third of a command. The numbers of texts that were read are kept here.
-local MAX_KEPT = 5000
-local arrays_of, kept = {}, 0
+-- crowded (addresses.lua). When all but s4 and l4 are 0, only these two are stored. It is one field for seven numbers
+-- because each field that an announce reads costs a third of a command. The numbers of texts that were read are kept.
+local arrays_of, read_arrays = {}, nil
+do
+local MAX_KEPT, kept = 5000, 0
 
-local function read_arrays(text)
+function read_arrays(text)
   local s4, l4, s6, l6, sw, lw, crowded = string.match(text or '', '^(%d+) (%d+)$')
   if not s4 then
     s4, l4, s6, l6, sw, lw, crowded = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
@@ -26,4 +27,5 @@ local function read_arrays(text)
   if kept == MAX_KEPT then arrays_of, kept = {}, 0 end
   if s4 then arrays_of[text], kept = numbers, kept + 1 end
   return numbers
+end
 end

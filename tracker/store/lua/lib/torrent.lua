@@ -118,14 +118,10 @@ function save_rankings()
 end
 end
 
-local function load_snatches(t)
-  return count_of[call('HGET', t.key, 'snatches')] or 0
-end
-
 local function write_rankings(t, tid)
   call('ZADD', P .. 'i:seeders', t.seeders, tid)
   call('ZADD', P .. 'i:leechers', t.leechers, tid)
-  call('ZADD', P .. 'i:snatches', load_snatches(t), tid)
+  call('ZADD', P .. 'i:snatches', count_of[call('HGET', t.key, 'snatches')] or 0, tid)
 end
 
 -- Torrents that were registered or joined, the keys of `tids`, are scored from now on, if they are not yet. `all`: also

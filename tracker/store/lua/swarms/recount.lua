@@ -41,7 +41,8 @@ end
 local function rankings_agree(t)
   return tonumber(call('ZSCORE', P .. 'i:seeders', t.tid) or '') == t.seeders
     and tonumber(call('ZSCORE', P .. 'i:leechers', t.tid) or '') == t.leechers
-    and tonumber(call('ZSCORE', P .. 'i:snatches', t.tid) or '') == load_snatches(t)
+    and tonumber(call('ZSCORE', P .. 'i:snatches', t.tid) or '')
+      == (count_of[call('HGET', t.key, 'snatches')] or 0)
 end
 
 -- Checks the counts against each other: each member has one kind and is in at least one array.
