@@ -60,13 +60,13 @@ COMMANDS: dict[str, float] = {
 """Maximum commands of the store per announce: the average of a full batch, without the script call itself."""
 
 STORE_INSTRUCTIONS: dict[str, dict[str, int]] = {
-    "idle": {"public": 96, "private": 129},
+    "idle": {"public": 86, "private": 115},
     # One in a call: with several shards calls are small. Lua collects garbage of earlier calls there, so counts vary.
-    "idle, alone": {"public": 149, "private": 191},
-    "moving": {"public": 123, "private": 229, "private, all rules": 261},
-    "join": {"public": 276, "private": 402, "private, all rules": 527},
-    "stop": {"public": 225, "private": 431, "private, all rules": 503},
-    "mix": {"public": 119, "private": 180},
+    "idle, alone": {"public": 140, "private": 178},
+    "moving": {"public": 114, "private": 220, "private, all rules": 250},
+    "join": {"public": 273, "private": 402, "private, all rules": 521},
+    "stop": {"public": 221, "private": 426, "private, all rules": 497},
+    "mix": {"public": 110, "private": 168},
 }
 """Maximum thousands of instructions of the store per announce, by kind and tracker (private_rules.py)."""
 

@@ -339,7 +339,7 @@ async def test_the_digest_of_a_key_depends_on_the_secret(make_tracker: MakeTrack
     await second.announce(2, key=key)
     await first.announce(3)
     stored = [(await first.peer(number)).get("key", b"") for number in (1, 2, 3)]
-    assert stored[0] == hashlib.sha1(SECRET + key, usedforsecurity=False).digest()[:8]
+    assert stored[0] == hashlib.sha1(SECRET + key, usedforsecurity=False).hexdigest()[:8].encode()
     assert len(stored[1]) == 8 and stored[1] != stored[0] and stored[2] == b""
     moved = await first.announce(1, key=key, address="11.9.9.9")  # the key proves that it is the same peer
     assert moved.leechers == 3 and (await first.peer())["endpoints"][:4] == at("11.9.9.9")

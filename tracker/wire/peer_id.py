@@ -77,8 +77,8 @@ def secret_of(key: bytes, peer_id: PeerId) -> bytes:
     """The ``key`` of an announce, in one form over HTTP and UDP; empty if it can be derived from the peer id.
 
     A derived key is no secret from other peers: aria2 sends the last 8 bytes of its peer id, anacrolix/torrent bytes 16
-    to 20 as a signed integer. UDP carries a number, which clients write in hex over HTTP, in either case; 0 is none. The
-    first 64 bytes of a key count.
+    to 20 as a signed integer. UDP carries a number, which clients write in hex over HTTP, in either case; 0 is none.
+    The first 64 bytes of a key count.
     """
     # partition() takes half the time of find(), and a fourth of that of `in`.
     if not key or peer_id.partition(key)[1]:

@@ -65,8 +65,7 @@ end
 
 -- What a peer's hash has of the client's key.
 function digest_of(key)
-  local hex = redis.sha1hex(secret .. key)
-  return struct.pack('>I4I4', tonumber(sub(hex, 1, 8), 16), tonumber(sub(hex, 9, 16), 16))
+  return sub(redis.sha1hex(secret .. key), 1, 8)
 end
 
 -- True when the announce comes from the client of the peer at `key`, by the client's key. When one of them has no

@@ -5,7 +5,7 @@
 local count_of = setmetatable({ [false] = false }, { __index = function(known, digits)
   local number = tonumber(digits or '')
   number = number and number >= 0 and number < 1e15 and number % 1 == 0 and number or false
-  if digits and #digits <= 3 then known[digits] = number end
+  if digits and #digits <= 4 then known[digits] = number end
   return number
 end })
 
