@@ -35,9 +35,9 @@ def test_copies_of_users_count_in_the_shards_of_their_torrents(torrents: int, co
     assert found == pytest.approx(1.33 * COSTS.copy * plan.users * copies / 16)
 
 
-@pytest.mark.parametrize(("rules", "bound"), [(SwarmRules(), 575), (WITHOUT_RULES, 706)], ids=["public", "private"])
+@pytest.mark.parametrize(("rules", "bound"), [(SwarmRules(), 575), (WITHOUT_RULES, 740)], ids=["public", "private"])
 async def test_a_peer_that_has_just_joined_takes_little_memory(rules: SwarmRules, bound: int) -> None:
-    """MEMORY USAGE of all keys, 565 and 696 bytes now. The difference is less than the step to
+    """MEMORY USAGE of all keys, 565 and 730 bytes now. The difference is less than the step to
     the next size that the allocator gives the peer's hash."""
     sizes = await fresh_by_key(rules, peers=400, every=1)
     assert sum(sizes.values()) <= bound, sizes

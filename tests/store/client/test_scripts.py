@@ -22,6 +22,7 @@ FILES = {str(path.relative_to(LUA)): path.read_text() for path in LUA.rglob("*.l
 INCLUDED = {name for text in FILES.values() for name in re.findall(r"^ *--@ include (\S+)$", text, re.MULTILINE)}
 SCRIPTS = sorted(Path(name).stem for name in FILES.keys() - INCLUDED)
 SHRINKS_OR_REPAIRS = {
+    "upgrade_swarms",
     "unlink",
     "forget_markers",
     "reap",

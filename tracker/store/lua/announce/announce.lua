@@ -7,7 +7,8 @@
 --   update.lua     a peer that is in the swarm; first of all the regular announce, nine of ten
 --   join.lua       a peer that is not; endpoints.lua: who has an endpoint
 --   leave.lua      a peer that stops
---   credit.lua     what a user gets for it; v2_half.lua: for one of the v2 half of a hybrid torrent; snatch.lua: snatches
+--   credit.lua     what a user gets for it; v2_half.lua: for one of the v2 half of a hybrid torrent
+--   own_peers.lua  which peers the user has on the torrent
 --   reply.lua      the peers for the answer
 -- Every step reads what may fail before anything is written: a key of a wrong type fails its announce, and nothing
 -- else. What is written for several announces at once is written last, by finish().
@@ -162,8 +163,8 @@ local settle_regular, plus, load_credited_account, credit_user, credit_announce,
 local is_completion, count_snatch
 do
 --@ include lib/rules.lua
+--@ include announce/own_peers.lua
 --@ include announce/credit.lua
---@ include announce/snatch.lua
 end
 local select_family, add_peers, forget_barred
 do

@@ -282,8 +282,8 @@ function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, 
   return string.upper(head) .. struct.pack('<HHH', #peers4, #peers6, #ids4) .. peers4 .. peers6 .. ids4 .. ids6
 end
 
--- The reply over a WebSocket: other WebSockets, for each of which the caller has an offer. `s` and `l` are the lengths of
--- their arrays; the rest is as above.
+-- The reply over a WebSocket: other WebSockets, for each of which the caller has an offer. `s` and `l` are the lengths
+-- of their arrays; the rest is as above.
 function sockets.reply(head, arrays, s, l, want, random, endpoint, tid, own)
   local by_id = removing or own
   local peers, ids = select_family(arrays, 'w', sockets.BYTES, s, l, want, random, endpoint, by_id)
