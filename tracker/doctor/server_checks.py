@@ -67,17 +67,14 @@ def check_info(info: Mapping[str, Any], settings: Settings) -> Iterator[Finding]
         text = "INFO is forbidden, so few checks are possible"
         yield Finding("warning", "server", text, "allow it: ACL SETUSER … +info")
         return
-    yield _version(info)
+    if reason := too_old(info):
+        yield Finding("wrong", "server", reason, "upgrade this node")
+    else:
+        yield Finding("ok", "server", version_of(info)[2])
     yield _role(info)
     yield from _memory(info)
     yield from check_disk(info)
     yield from _unique_users(info, settings)
-
-
-def _version(info: Mapping[str, Any]) -> Finding:
-    if reason := too_old(info):
-        return Finding("wrong", "server", reason, "upgrade this node")
-    return Finding("ok", "server", version_of(info)[2])
 
 
 def _role(info: Mapping[str, Any]) -> Finding:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.operations.torrents import parse_hash
-from tracker.store.schema.multipliers import Rules, rules_text
+from tracker.store.schema.multipliers import rules_text
 from tracker.store.schema.record import audited
 from tracker.store.store import Store
 from tracker.store.torrents.records import TORRENT_FIELDS, StoredTorrent, Torrent
@@ -66,9 +66,7 @@ def values_of(row: Row | None) -> Mapping[str, str]:
 async def _torrent(store: Store, text: str) -> Snapshot:
     info_hash = parse_hash(text)
     found = await store.torrents.get(info_hash)
-    if found is None:
-        return info_hash.hex(), {}
-    return info_hash.hex(), _texts(_torrent_values(found))
+    return info_hash.hex(), {} if found is None else _texts(_torrent_values(found))
 
 
 def _torrent_values(found: Torrent) -> dict[str, Any]:
@@ -106,8 +104,8 @@ async def _group(store: Store, text: str) -> Snapshot:
 
 
 async def _multipliers(store: Store, object_id: str) -> Snapshot:
-    upload, download = await store.multipliers.get()
-    return object_id, _texts({"upload": _multiplier(upload), "download": _multiplier(download)})
+    upload, download = (rules_text(rules) or "1" for rules in await store.multipliers.get())
+    return object_id, {"upload": upload, "download": download}
 
 
 async def _project(store: Store, name: str) -> Snapshot:
@@ -153,10 +151,6 @@ _READERS: Mapping[Kind, Callable[[Store, str], Awaitable[Snapshot]]] = {
     "job": _job,
     "token": _token,
 }
-
-
-def _multiplier(rules: Rules) -> str:
-    return rules_text(rules) or "1"
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:

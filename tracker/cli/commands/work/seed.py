@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
-import typer
+from typer import BadParameter, Option, confirm
 
 from tracker.cli.commands.work.group import commands
 from tracker.cli.terminal import note, say
@@ -40,38 +40,34 @@ def _size(text: str) -> int:
     try:
         return int(TypeAdapter(ByteSize).validate_python(text))
     except ValidationError:
-        raise typer.BadParameter("is written like 500GB or 2TB") from None
+        raise BadParameter("is written like 500GB or 2TB") from None
 
 
-Url = Annotated[str, typer.Option(metavar="URL", help="The project: https://tracker.example/seeds.")]
+Url = Annotated[str, Option(metavar="URL", help="The project: https://tracker.example/seeds.")]
 Client = Annotated[
     str,
-    typer.Option(
-        metavar="CLIENT", help="qbittorrent://user@host:8080, transmission://user@host:9091, or internal:/folder."
-    ),
+    Option(metavar="CLIENT", help="qbittorrent://user@host:8080, transmission://user@host:9091, or internal:/folder."),
 ]
-Space = Annotated[int, typer.Option(parser=_size, metavar="SIZE", help="Maximum disk space to fill, such as 500GB.")]
-MaxTorrents = Annotated[int, typer.Option("--max", min=1, max=100_000, metavar="N", help="Maximum number of torrents.")]
-Folder = Annotated[str, typer.Option(metavar="FOLDER", help="Folder for data, as the client sees it.")]
-Label = Annotated[str, typer.Option(metavar="LABEL", help="Label of the torrents added here; others are not changed.")]
-PasskeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help=f"File with your passkey. Default: ${PASSKEY}.")]
-Name = Annotated[str, typer.Option(metavar="NAME", help="Your name, in a project without passkeys. Needs --port.")]
+Space = Annotated[int, Option(parser=_size, metavar="SIZE", help="Maximum disk space to fill, such as 500GB.")]
+MaxTorrents = Annotated[int, Option("--max", min=1, max=100_000, metavar="N", help="Maximum number of torrents.")]
+Folder = Annotated[str, Option(metavar="FOLDER", help="Folder for data, as the client sees it.")]
+Label = Annotated[str, Option(metavar="LABEL", help="Label of the torrents added here; others are not changed.")]
+PasskeyFile = Annotated[Path | None, Option(metavar="FILE", help=f"File with your passkey. Default: ${PASSKEY}.")]
+Name = Annotated[str, Option(metavar="NAME", help="Your name, in a project without passkeys. Needs --port.")]
 Port = Annotated[
-    int, typer.Option(min=0, max=65_535, metavar="PORT", help="Where your client accepts connections, with --name.")
+    int, Option(min=0, max=65_535, metavar="PORT", help="Where your client accepts connections, with --name.")
 ]
 PasswordFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help=f"File with the client's password. Default: ${PASSWORD}.")
+    Path | None, Option(metavar="FILE", help=f"File with the client's password. Default: ${PASSWORD}.")
 ]
 StatePath = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Where to remember claims. Default: below ~/.local/state.")
+    Path | None, Option(metavar="FILE", help="Where to remember claims. Default: below ~/.local/state.")
 ]
-AutoDrop = Annotated[
-    bool, typer.Option("--auto-drop", help="Do not ask before dropping torrents that are no longer needed.")
-]
-DeleteData = Annotated[bool, typer.Option("--delete-data", help="Delete the data of dropped torrents.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and exit.")]
-Once = Annotated[bool, typer.Option("--once", help="Run one round, and exit.")]
-Every = Annotated[float, typer.Option(min=1, max=86_400, metavar="SECONDS", help="Time between rounds.")]
+AutoDrop = Annotated[bool, Option("--auto-drop", help="Do not ask before dropping torrents that are no longer needed.")]
+DeleteData = Annotated[bool, Option("--delete-data", help="Delete the data of dropped torrents.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Print what would be done, and exit.")]
+Once = Annotated[bool, Option("--once", help="Run one round, and exit.")]
+Every = Annotated[float, Option(min=1, max=86_400, metavar="SECONDS", help="Time between rounds.")]
 
 
 @commands.command("seed")
@@ -109,7 +105,7 @@ def seed(
     logs.configure(LogSettings())
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # it logs each retry; the loop logs the outcome
     if not _LABEL.fullmatch(label):
-        raise typer.BadParameter("--label has 1 to 50 letters, digits, dots, - and _")
+        raise BadParameter("--label has 1 to 50 letters, digits, dots, - and _")
     identity = _identity(name, port, passkey_file)
     password = _secret(client_password_file, PASSWORD)
     _check_url(url, sends_passkey=bool(identity.passkey))
@@ -157,10 +153,10 @@ def _identity(name: str, port: int, passkey_file: Path | None) -> "Identity":
     from tracker.volunteer.work_api import Identity  # noqa: PLC0415
 
     if bool(name) != bool(port):
-        raise typer.BadParameter("--name and --port belong together")
+        raise BadParameter("--name and --port belong together")
     if name:
         if not _NAME.fullmatch(name):
-            raise typer.BadParameter("--name has 3 to 30 letters, digits, - and _")
+            raise BadParameter("--name has 3 to 30 letters, digits, - and _")
         return Identity(name=name, port=port)
     passkey = _secret(passkey_file, PASSKEY)
     if not passkey:
@@ -173,11 +169,11 @@ def _confirm() -> "Confirm | None":
     if not sys.stdin.isatty():
         return None
 
-    async def confirm(name: str) -> bool:
+    async def ask(name: str) -> bool:
         text = f"{printable(name)} is no longer needed. Drop it?"
-        return await asyncio.to_thread(typer.confirm, text)
+        return await asyncio.to_thread(confirm, text)
 
-    return confirm
+    return ask
 
 
 @contextmanager
