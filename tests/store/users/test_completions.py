@@ -145,10 +145,10 @@ async def test_a_user_who_was_a_leecher_counts_under_another_peer_id(private: St
     assert (await private.users.find("8")).snatches == 0
 
 
-async def test_a_leecher_of_an_older_store_counts(private: Store) -> None:
-    """Its account was written before the field `leeched` existed."""
-    await private.announce(update(1, "s", passkey=ALICE))
-    await private.redis.hdel(private.keys.user_torrent("7", "1"), "leeched")
+async def test_a_leecher_of_a_former_tracker_counts(private: Store) -> None:
+    """The site brought the user's incomplete download along."""
+    await private.announce(update(1, "s", passkey=BOB))
+    assert await private.user_history.save([{"user_id": "7", "torrent_id": "1", "downloaded": 5}]) == [True]
     done = update(2, "c", passkey=ALICE, bytes_left=0)
     assert (await private.announce(done)).completions == 1
 
