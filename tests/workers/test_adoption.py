@@ -7,14 +7,13 @@ from structlog.testing import capture_logs
 
 from tests.store.harness import Store
 from tests.waiting import eventually
-from tracker.store.users.adoption import Adoption
 from tracker.workers.users import AdoptionWorker
 
 SITES = "s" * 20
 
 
 def worker_of(store: Store, *, wanted: bool = True) -> AdoptionWorker:
-    return AdoptionWorker(Adoption(store.scripts, store.keys), lambda: 2700.0, lambda: wanted)
+    return AdoptionWorker(store.shards.main, lambda: 2700.0, lambda: wanted)
 
 
 async def write(store: Store) -> None:

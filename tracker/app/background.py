@@ -85,7 +85,7 @@ async def open_background(
         )
         live, count = context.live, store.counters.count
         adoption = AdoptionWorker(
-            store.adoption,
+            store.shards.main,
             lambda: reaper.interval,
             lambda: live.current.users.private != "off" or live.current.clients.allow_list,
         )

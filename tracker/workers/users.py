@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shard, Shards
-from tracker.store.users.adoption import KEYS_A_STEP, START, Adoption
+from tracker.store.users.adoption import KEYS_A_STEP, START, adopt_some
 from tracker.store.users.copies import UserCopies
 from tracker.store.users.rules import Multipliers
 from tracker.store.users.sums import UserSums
@@ -32,7 +32,7 @@ class AdoptionWorker:
     Without both there is nothing to list.
     """
 
-    adoption: Adoption
+    main: Shard
     interval: Callable[[], float]
     wanted: Callable[[], bool]
 
@@ -61,7 +61,7 @@ class AdoptionWorker:
         end = timer() + seconds
         while True:
             began = timer()
-            step = await self.adoption.step(cursor)
+            step = await adopt_some(self.main, cursor)
             cursor, scanned = step.cursor, scanned + KEYS_A_STEP
             users, clients = users + len(step.users), clients + len(step.clients)
             names, unusable = names + len(step.names), unusable + len(step.unusable)

@@ -14,7 +14,7 @@ from tracker.errors import StoreUnavailable
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import Admitted, AdmittedAnonymously, Refused
 from tracker.store.swarms.rules import SwarmRules
-from tracker.store.users.adoption import START
+from tracker.store.users.adoption import START, adopt_some
 from tracker.token_bucket import TokenBucket
 
 UNKNOWN = "u" * 20
@@ -165,7 +165,7 @@ async def test_a_passkey_that_a_site_replaces_is_unknown_once_the_new_one_is_lis
     await store.user_copies.compare_page(b"0")
     await store.redis.rename(store.keys.passkey(ALICE), store.keys.passkey(new))
     cursor = START
-    while (step := await store.adoption.step(cursor)).cursor != START:
+    while (step := await adopt_some(store.shards.main, cursor)).cursor != START:
         cursor = step.cursor
     await store.user_copies.copy_to_all()
     assert await announce(store, 1, ALICE, "u") == "unknown passkey"

@@ -15,6 +15,7 @@ from tracker.errors import ClientError
 from tracker.store.schema.multipliers import RuleChange, rule_change
 from tracker.store.swarms.codec import Refused
 from tracker.store.users import hit_and_runs
+from tracker.store.users.adoption import adopt_some
 from tracker.store.users.listing import UserFilter
 from tracker.store.users.rules import Group
 
@@ -159,9 +160,9 @@ async def test_users_of_an_import_and_of_a_site_reach_the_shards(store: Store) -
     assert await join(store, "i" * 20) == ["join"] * SHARDS
     assert (await store.users.find("9")).uploaded == 5
     await store.redis.hset(store.keys.passkey("w" * 20), mapping={"user_id": "10"})
-    cursor = (await store.adoption.step()).cursor
+    cursor = (await adopt_some(store.shards.main)).cursor
     while cursor != b"0":
-        cursor = (await store.adoption.step(cursor)).cursor
+        cursor = (await adopt_some(store.shards.main, cursor)).cursor
     await store.user_copies.copy_to_all()
     assert await join(store, "w" * 20) == ["join"] * SHARDS
 

@@ -9,7 +9,7 @@ from tests.store.harness import ALICE, BOB, Store, info_hash, update
 from tracker.bittorrent import PeerId
 from tracker.errors import ClientError
 from tracker.store.swarms.codec import Refused
-from tracker.store.users.adoption import START, Adoption, AdoptionStep
+from tracker.store.users.adoption import START, AdoptionStep, adopt_some
 from tracker.store.users.listing import UserFilter
 
 SITES, OTHER, NEW = "s" * 20, "o" * 20, "n" * 20
@@ -23,11 +23,10 @@ async def by_hand(store: Store, user_id: str, passkey: str = SITES) -> None:
 
 async def sweep(store: Store) -> AdoptionStep:
     """Runs a whole sweep."""
-    adoption = Adoption(store.scripts, store.keys)
-    step, found = await adoption.step(), []
+    step, found = await adopt_some(store.shards.main), []
     found.append(step)
     while step.cursor != START:
-        step = await adoption.step(step.cursor)
+        step = await adopt_some(store.shards.main, step.cursor)
         found.append(step)
     return AdoptionStep(
         START,
@@ -274,7 +273,7 @@ async def test_a_sweep_finds_all_of_many_users(private: Store) -> None:
     """Each step checks a bounded number of keys, whatever else the store holds."""
     for n in range(1000):
         await by_hand(private, str(1000 + n), f"{n:020}")
-    step = await Adoption(private.scripts, private.keys).step()
+    step = await adopt_some(private.shards.main)
     assert step.cursor != START and step.keys >= 1000
     assert set((await sweep(private)).users) | set(step.users) == {str(1000 + n) for n in range(1000)}
     assert await private.users.count() == 1002

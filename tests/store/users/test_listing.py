@@ -14,6 +14,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.sharding import listing
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.users import listing as user_listing
+from tracker.store.users.adoption import adopt_some
 from tracker.store.users.listing import Order, UserFilter
 
 USERS: list[dict[str, Any]] = [
@@ -192,7 +193,7 @@ async def test_totals_of_announces_are_ranked_by_rounds(private: Store) -> None:
     await private.user_listing.rank()
     assert await ids(private, order="uploaded") == ["7", "8"]
     await private.redis.hset(private.keys.passkey("c" * 20), "user_id", "77")
-    await private.adoption.step()
+    await adopt_some(private.shards.main)
     await private.user_listing.rank()
     assert set(await ids(private, order="ratio")) == {"7", "8", "77"}
 

@@ -19,7 +19,7 @@ from tracker.store.sharding.shards import Shard, in_parts, scan
 from tracker.store.sharding.unavailable import note_unavailable_shards
 from tracker.store.store import Store
 from tracker.store.torrents.name_index import Unlisted, list_torrents, unlisted
-from tracker.store.users.adoption import START
+from tracker.store.users.adoption import START, adopt_some
 
 PAGE = 500
 BATCH = 100
@@ -198,7 +198,7 @@ class Maintenance:
     async def _adopt(self, findings: _Findings) -> None:
         cursor = START
         while True:
-            step = await self.store.adoption.step(cursor)
+            step = await adopt_some(self.store.shards.main, cursor)
             findings.add("users that were not listed", [user.encode() for user in step.users], changed=True)
             findings.add("clients that were not listed", step.clients, changed=True)
             findings.add("users who were not listed by name", [user.encode() for user in step.names], changed=True)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracker.names import fold_name
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys, pattern_of
+from tracker.store.schema.keys import pattern_of
+from tracker.store.sharding.shards import Shard
 
 KEYS_A_STEP = 100
 """Takes the store about 0.5 ms, or 1 ms if every key is a user to list."""
@@ -33,31 +33,20 @@ class AdoptionStep:
     """Ids of the users whose names this step listed, or whose listed names it removed."""
 
 
-class Adoption:
-    """Adopts users and clients under one key prefix."""
-
-    def __init__(self, scripts: Scripts, keys: Keys) -> None:
-        self._scripts = scripts
-        self._keys = keys
-
-    async def step(self, cursor: bytes = START) -> AdoptionStep:
-        """Checks about KEYS_A_STEP keys. A walk from START to START covers every key that exists throughout it."""
-        after, keys, users, unusable, clients, names = await self._scripts.adopt(
-            [cursor, KEYS_A_STEP, pattern_of(self._keys.prefix)]
-        )
-        named = await self._list_names(names)
-        return AdoptionStep(after, int(keys), _texts(users), _texts(unusable), tuple(clients), named)
-
-    async def _list_names(self, found: Sequence[bytes]) -> tuple[str, ...]:
-        """``found``: user id, name and listed name of each. Returns the ids of those whose listed name was wrong."""
-        rows = [
-            (user_id, name, folded)
-            for user_id, name, listed in zip(found[::3], found[1::3], found[2::3], strict=True)
-            if (folded := fold_name(name.decode("utf-8", "replace")).encode()) != listed
-        ]
-        if rows:
-            await self._scripts.name_users([part for row in rows for part in row])
-        return _texts([user_id for user_id, _, _ in rows])
+async def adopt_some(shard: Shard, cursor: bytes = START) -> AdoptionStep:
+    """Checks about KEYS_A_STEP keys. A walk from START to START covers every key that exists throughout it."""
+    how = (cursor, KEYS_A_STEP, pattern_of(shard.keys.prefix))
+    after, keys, users, unusable, clients, names = await shard.scripts.adopt(how)
+    # Of each: user id, name and listed name. Those whose listed name is wrong are listed again.
+    rows = [
+        (user_id, name, folded)
+        for user_id, name, listed in zip(names[::3], names[1::3], names[2::3], strict=True)
+        if (folded := fold_name(name.decode("utf-8", "replace")).encode()) != listed
+    ]
+    if rows:
+        await shard.scripts.name_users([part for row in rows for part in row])
+    named = _texts([user_id for user_id, _, _ in rows])
+    return AdoptionStep(after, int(keys), _texts(users), _texts(unusable), tuple(clients), named)
 
 
 def _texts(values: Sequence[bytes]) -> tuple[str, ...]:

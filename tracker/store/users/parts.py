@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules
-from tracker.store.users.adoption import Adoption
 from tracker.store.users.copies import UserCopies
 from tracker.store.users.freeleech import Freeleech
 from tracker.store.users.history import UserHistory
@@ -45,4 +44,3 @@ class UserParts:
         self.user_listing = UserListing(main, self.users)
         self.user_peers = UserPeers(shards, self.users)
         self.unregistered = Unregistered(shards, clock)
-        self.adoption = Adoption(main.scripts, main.keys)
