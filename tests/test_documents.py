@@ -14,6 +14,7 @@ import yaml
 
 from loadtest import trackers
 from loadtest.servers import ROOT
+from tests import commands
 from tests.documents import PAGES, Block, Script, blocks, run
 from tracker.errors import SettingsError
 from tracker.settings.sources import load
@@ -287,7 +288,7 @@ def test_other_data_on_pages_can_be_read() -> None:
 def test_answers_on_pages_are_those_of_the_api(tmp_path: Path) -> None:
     tracker = trackers.start(tmp_path, TRACKER_CHANGES__MAX_ENTRIES="100")
     try:
-        token = trackers.run(tmp_path, "token", "create", "t").stdout
+        token = commands.run(tmp_path, "token", "create", "t").stdout
         found = re.search(r"swk_\S+", token)
         assert found
 

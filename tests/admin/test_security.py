@@ -13,6 +13,7 @@ import structlog
 from yarl import URL
 
 from loadtest import trackers
+from tests import commands
 from tests.admin.conftest import Admin, Serve
 from tests.raw_http import ask, connect
 from tracker.admin.auth.attempts import PER_ADDRESS
@@ -426,7 +427,7 @@ def test_no_secret_is_in_a_log_or_a_process_list(tmp_path: Path) -> None:
         response = connection.getresponse()
         session = (response.getheader("Set-Cookie") or "").partition("=")[2].partition(";")[0]
         response.read()
-        made = trackers.run(tmp_path, "token", "create", "site", "--json").stdout
+        made = commands.run(tmp_path, "token", "create", "site", "--json").stdout
         token = made.partition('"token": "')[2].partition('"')[0]
         connection.request("GET", TORRENTS, headers=bearer(token))
         status = connection.getresponse().status

@@ -133,16 +133,6 @@ def test_a_torrent_marked_private_is_hidden_within_ten_seconds(start_tracker: St
     assert tracker.end() == 0
 
 
-def test_a_node_keeps_its_id_over_a_restart(start_tracker: StartTracker) -> None:
-    ids = []
-    for _ in range(2):
-        tracker = start_tracker(**ON)
-        with asker(dht_address(tracker.banner)) as to:
-            ids.append(asked(to, Ping()).id)
-        assert tracker.end() == 0
-    assert ids[0] == ids[1]
-
-
 async def test_announces_over_http_and_udp_get_peers_of_the_dht(
     start_tracker: StartTracker, redis_url: str, prefix: str
 ) -> None:
@@ -195,17 +185,22 @@ def endpoints(packed: bytes) -> list[bytes]:
     return [packed[at : at + 6] for at in range(0, len(packed), 6)]
 
 
-def test_the_start_says_how_many_torrents_take_part(start_tracker: StartTracker) -> None:
-    tracker = start_tracker(**ON)
-    assert "0 of 0 registered torrents take part\n" in tracker.banner
-    tracker.announce()
-    assert tracker.end() == 0
-    tracker = start_tracker(**ON)
-    assert "0 of 1 registered torrents take part: set TRACKER_DHT__TORRENTS=all" in tracker.banner
-    assert tracker.end() == 0
-    tracker = start_tracker(**ON, TRACKER_DHT__TORRENTS="all")
-    assert "1 of 1 registered torrents take part\n" in tracker.banner
-    assert tracker.end() == 0
+def test_over_restarts_a_node_keeps_its_id_and_the_start_says_how_many_torrents_take_part(
+    start_tracker: StartTracker,
+) -> None:
+    ids = []
+    for settings, says in (
+        (ON, "0 of 0 registered torrents take part\n"),
+        (ON, "0 of 1 registered torrents take part: set TRACKER_DHT__TORRENTS=all"),
+        (ON | {"TRACKER_DHT__TORRENTS": "all"}, "1 of 1 registered torrents take part\n"),
+    ):
+        tracker = start_tracker(**settings)
+        assert says in tracker.banner
+        with asker(dht_address(tracker.banner)) as to:
+            ids.append(asked(to, Ping()).id)
+        tracker.announce()
+        assert tracker.end() == 0
+    assert len(set(ids)) == 1
 
 
 async def test_a_lookup_waits_while_another_tracker_runs_the_node() -> None:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from loadtest import trackers
+from tests import commands
 from tests.e2e.conftest import StartTracker
 from tests.e2e.requests import connect
 
@@ -45,7 +45,7 @@ def test_operators_and_probes_are_served_during_a_flood_of_unfinished_bodies(
     found = re.search(r"admin +(http://[^/\s]+)", tracker.banner)
     assert found, tracker.banner
     admin = found[1]
-    created = trackers.run(tracker.log_file.parent, "token", "create", "operator")
+    created = commands.run(tracker.log_file.parent, "token", "create", "operator")
     token = re.search(r"swk_\S+", created.stdout)
     assert token, created.stdout + created.stderr
     host = urlsplit(admin).netloc

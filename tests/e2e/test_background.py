@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from loadtest import trackers
 from loadtest.geoip_databases import LONDON, SPRINGFIELD, make_city
 from loadtest.servers import Server
 from loadtest.trackers import RunningTracker
+from tests import commands
 from tests.e2e.conftest import StartTracker
 from tests.e2e.requests import announce_path, get
 from tests.waiting import until
@@ -26,7 +26,7 @@ MINUTE = 60.0
 
 def run_json(tracker: RunningTracker, *words: str) -> list[dict[str, object]]:
     """Runs a command beside the running tracker and returns its JSON lines."""
-    done = trackers.run(tracker.log_file.parent, *words, "--json")
+    done = commands.run(tracker.log_file.parent, *words, "--json")
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -11,6 +11,7 @@ import pytest
 
 from loadtest import trackers
 from loadtest.cluster import Cluster, cluster
+from tests import commands
 from tests.e2e.conftest import StartTracker
 from tests.e2e.test_udp import udp_url
 from tests.store.harness import ALICE, BOB
@@ -210,7 +211,7 @@ def test_a_node_that_is_unavailable_affects_its_shards_only(start_tracker: Start
         }
         tracker = start_tracker(**settings)
         for user_id, passkey in (("7", ALICE), ("8", BOB)):
-            added = trackers.run(tmp_path, "user", "add", "--id", user_id, "--passkey", passkey, **settings)
+            added = commands.run(tmp_path, "user", "add", "--id", user_id, "--passkey", passkey, **settings)
             assert added.returncode == 0, added.stderr
         places = {shard: nodes.primary(prefix) for shard, prefix in enumerate(PREFIXES)}
         main = nodes.primary("t:{main}:")
@@ -232,7 +233,7 @@ def test_a_node_that_is_unavailable_affects_its_shards_only(start_tracker: Start
             assert ask(shard, ALICE, 1)[b"complete"] == 1
             assert ask(shard, BOB, 2)[b"complete"] == 2
         node.stop()
-        deleted = trackers.run(tmp_path, "user", "delete", "7", "--yes", **settings)
+        deleted = commands.run(tmp_path, "user", "delete", "7", "--yes", **settings)
         assert deleted.returncode == 0, deleted.stderr
         for shard in range(4):
             if shard in unavailable:

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this interpreter or system")
 
-from loadtest import trackers
 from loadtest.trackers import RunningTracker
+from tests import commands
 from tests.e2e.conftest import StartTracker, addresses
 from tests.e2e.peers import LOOPBACK, LOOPBACK6, Peer, SeederProcess, Share
 from tests.e2e.requests import scrape
@@ -97,7 +97,7 @@ LOOPBACK_RATE = 10**12
 
 def command(tracker: RunningTracker, *words: str) -> str:
     """Runs a command beside the running tracker and returns its output."""
-    done = trackers.run(tracker.log_file.parent, *words)
+    done = commands.run(tracker.log_file.parent, *words)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

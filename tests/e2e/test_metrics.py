@@ -12,6 +12,7 @@ import pytest
 
 from loadtest import trackers
 from loadtest.trackers import RunningTracker
+from tests import commands
 from tests.admin.scraping import Samples, samples_of
 from tests.waiting import until
 
@@ -48,7 +49,7 @@ def total(samples: Samples, name: str, **labels: str) -> float:
 @pytest.mark.long
 @pytest.mark.slow
 def test_metrics_are_sums_over_all_processes_including_ended_ones(tracker: RunningTracker, tmp_path: Path) -> None:
-    made = trackers.run(tmp_path, "token", "create", "prometheus", "--read-only", "--json")
+    made = commands.run(tmp_path, "token", "create", "prometheus", "--read-only", "--json")
     token = json.loads(made.stdout)["token"]
     found = re.search(r"admin\s+(http://127\.0\.0\.1:\d+)", tracker.banner)
     assert found, tracker.banner

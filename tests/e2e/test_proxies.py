@@ -16,8 +16,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from loadtest import trackers
 from loadtest.servers import ROOT, free_port, make_certificate
+from tests import commands
 from tests.e2e.conftest import StartTracker, addresses
 from tests.e2e.processes import running
 from tests.e2e.requests import announce_path, connect, get, scrape
@@ -189,7 +189,7 @@ def test_the_dashboard_behind_nginx_with_tls_as_documented(start_tracker: StartT
     tracker = start_tracker(TRACKER_ADMIN__URL=f"https://127.0.0.1:{port}", TRACKER_HTTP__TRUSTED_PROXIES="127.0.0.1")
     home = tracker.log_file.parent
     (listens,) = re.findall(r"^ +(http://\S+)/$", tracker.banner, re.MULTILINE)
-    tokens = [trackers.run(home, "token", "create", each, "--address", each).stdout for each in (CLIENT, BEHIND)]
+    tokens = [commands.run(home, "token", "create", each, "--address", each).stdout for each in (CLIENT, BEHIND)]
     tls = f"ssl_certificate {certificate}; ssl_certificate_key {directory}/key.pem;"
     replaced = {"listen 443 ssl;": f"listen 127.0.0.1:{port} ssl; {tls}", "http://127.0.0.1:6970;": f"{listens};"}
     (directory / "conf").write_text(documented_nginx(directory, "admin.md", **replaced))

@@ -231,7 +231,7 @@ def test_files_are_for_their_owner_alone(start_tracker: StartTracker, tmp_path: 
     try:
         tracker = start_tracker(TRACKER_ADMIN__LISTEN="127.0.0.1:0")
         home = tmp_path / "tracker"
-        assert trackers.run(home, "token", "create", "site").returncode == 0
+        assert commands.run(home, "token", "create", "site").returncode == 0
         assert tracker.announce()[b"complete"] == 1
         assert (home / "data" / "valkey.sock").is_socket()
         assert modes(home / "data") == {}

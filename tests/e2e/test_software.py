@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from loadtest import trackers
+from tests import commands
 from tests.e2e.conftest import StartTracker
 
 HASH = "01" * 20
@@ -15,7 +16,7 @@ SEEN = ("client", "seen", "--json")
 
 def run_json(directory: Path, *words: str) -> list[dict[str, object]]:
     """Runs a command and returns its JSON lines."""
-    done = trackers.run(directory, *words)
+    done = commands.run(directory, *words)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -38,7 +39,7 @@ def test_a_graceful_stop_saves_the_counts_of_client_programs(start_tracker: Star
     """Every process writes its waiting counts when the tracker stops."""
     tracker = start_tracker(TRACKER_TORRENTS__MODE="registered", TRACKER_HTTP__WORKERS=workers)
     home = tracker.log_file.parent
-    assert trackers.run(home, "torrent", "add", HASH).returncode == 0
+    assert commands.run(home, "torrent", "add", HASH).returncode == 0
     announce_as_clients(tracker)
     assert tracker.end(signal.SIGTERM) == 0
     assert run_json(home, *SEEN) == [{"joins": 3, "program": "qBittorrent 5.0.2"}]
@@ -50,7 +51,7 @@ def test_a_graceful_stop_saves_the_counts_of_client_programs(start_tracker: Star
 def test_counting_client_programs_can_be_disabled(start_tracker: StartTracker) -> None:
     tracker = start_tracker(TRACKER_TORRENTS__MODE="registered", TRACKER_CLIENTS__COUNT_SOFTWARE="false")
     home = tracker.log_file.parent
-    assert trackers.run(home, "torrent", "add", HASH).returncode == 0
+    assert commands.run(home, "torrent", "add", HASH).returncode == 0
     announce_as_clients(tracker)
     assert tracker.end(signal.SIGTERM) == 0
     assert run_json(home, *SEEN) == run_json(home, *SEEN, "--failures") == []

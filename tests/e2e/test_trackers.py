@@ -13,9 +13,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from loadtest import trackers
 from loadtest.servers import Server
 from loadtest.trackers import RunningTracker
+from tests import commands
 from tests.e2e.conftest import StartTracker, addresses
 from tests.e2e.requests import announce_path, get, scrape
 from tests.frontends.websocket.harness import Browser
@@ -30,7 +30,7 @@ StartServer = Callable[..., Server]
 
 def command(tracker: RunningTracker, *words: str, **settings: str) -> dict[str, Any]:
     """Runs a command beside the running tracker and returns the JSON object that it prints."""
-    done = trackers.run(tracker.log_file.parent, *words, "--json", **settings)
+    done = commands.run(tracker.log_file.parent, *words, "--json", **settings)
     assert done.returncode == 0, done.stderr
     shown: dict[str, Any] = json.loads(done.stdout)
     return shown
@@ -51,7 +51,7 @@ PRIVATE = {"TRACKER_USERS__PRIVATE": "required", "TRACKER_TORRENTS__MODE": "regi
 def test_torrents_users_totals_and_swarms_survive_stop_and_kill(start_tracker: StartTracker) -> None:
     """T3, T13 and T15 across restarts: credit continues from the stored totals."""
     tracker = start_tracker(**PRIVATE)
-    trackers.run(tracker.log_file.parent, "torrent", "add", HASH.hex(), "--name", "kept")
+    commands.run(tracker.log_file.parent, "torrent", "add", HASH.hex(), "--name", "kept")
     passkey = command(tracker, "user", "add")["passkey"]
     counters: dict[str, object] = {"downloaded": 5, "left": 7, "key": "k"}
     get(tracker.url, announce_path(passkey, uploaded=100, **counters))

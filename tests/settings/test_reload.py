@@ -19,6 +19,7 @@ import pytest
 
 from loadtest import trackers
 from loadtest.trackers import ANY_PORTS, PATIENCE, RunningTracker, environment
+from tests import commands
 from tests.waiting import until
 from tracker.settings.admin import LogSettings
 from tracker.settings.announces import AnnounceSettings
@@ -95,7 +96,7 @@ class Reloading:
     def shown(self) -> dict[str, dict[str, Any]]:
         """Its settings by name, from the admin port."""
         if not self._token:
-            made = trackers.run(self.file.parent, "token", "create", "operator", "--json", **self._store)
+            made = commands.run(self.file.parent, "token", "create", "operator", "--json", **self._store)
             self._token = json.loads(made.stdout)["token"]
         connection = http.client.HTTPConnection(self.tracker.admin_url.removeprefix("http://"))
         connection.request("GET", "/api/v1/settings", headers={"Authorization": f"Bearer {self._token}"})

@@ -10,6 +10,7 @@ from typing import Any
 
 from loadtest import trackers
 from loadtest.servers import Server
+from tests import commands
 from tests.store.client.proxy import Proxy
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, START, Store, endpoint, info_hash, one_shard, peer_id, update
@@ -152,7 +153,7 @@ def test_a_join_counts_when_the_store_was_suspended(start_server: Callable[..., 
     try:
         tracker.announce(info_hash="%02" * 20)  # loads the script
         torrent = "01" * 20
-        assert trackers.run(tmp_path, "torrent", "add", torrent, **settings).returncode == 0
+        assert commands.run(tmp_path, "torrent", "add", torrent, **settings).returncode == 0
         with server.client() as client:
             os.kill(server.pid, signal.SIGSTOP)
             try:
