@@ -24,8 +24,7 @@ def check(data: bytes) -> None:
         try:
             accepted = model.model_validate_json(data, strict=True)
         except ValidationError as error:
-            problems = error.errors(include_url=False, include_context=False, include_input=False)
-            json.dumps(invalid(_listed(problems, "body")).extra, ensure_ascii=False).encode()
+            json.dumps(invalid(_listed(error, "body")).extra, ensure_ascii=False).encode()
         else:
             accepted.model_dump_json().encode()
 

@@ -15,7 +15,7 @@ from tests.frontends.dht.harness import linux_only, serving
 from tests.store.dht.harness import status
 from tests.store.harness import START, Clock, Store, info_hash
 from tracker.app import dht_client
-from tracker.app.dht_client import _some_nodes
+from tracker.app.dht_client import some_nodes
 from tracker.frontends.dht import server
 from tracker.settings.dht import DhtSettings
 from tracker.store.dht.nodes import AnnouncedHash, SavedNode
@@ -61,10 +61,10 @@ def test_a_lookup_pings_some_of_the_saved_nodes_only() -> None:
     """Those of all nodes on the store, each once."""
     packed = [number.to_bytes(20, "big") + bytes((10, 0, number, 1)) + b"\1\1" for number in range(200)]
     saved = [SavedNode(nodes={4: b"".join(packed[start : start + 120])}) for start in (0, 80)]
-    found = _some_nodes(saved, 4)
+    found = some_nodes(saved, 4)
     assert len(set(found)) == 64 and {b"".join(each) for each in found} <= set(packed)
-    assert _some_nodes(saved, 6) == []
-    assert len(_some_nodes([SavedNode(nodes={4: packed[0]})], 4)) == 1
+    assert some_nodes(saved, 6) == []
+    assert len(some_nodes([SavedNode(nodes={4: packed[0]})], 4)) == 1
 
 
 def on_store(url: str, prefix: str, work: Callable[[Store], Awaitable[object]]) -> None:

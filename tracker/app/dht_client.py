@@ -17,7 +17,7 @@ from tracker.settings.dht import DhtSettings
 from tracker.store.dht.nodes import LENGTHS, SavedNode
 from tracker.system.datagrams import close_all, open_datagram_sockets
 from tracker.wire.endpoint import format_endpoint, split_address
-from tracker.wire.krpc import split_nodes
+from tracker.wire.krpc import Node, split_nodes
 from tracker.workers.dht_lookups import counts, find_peers
 
 CONNECT_SECONDS = 10.0
@@ -76,13 +76,18 @@ async def ping(settings: DhtSettings, target: str) -> float | None:
     return None
 
 
+def some_nodes(saved: Sequence[SavedNode], family: int) -> list[Node]:
+    """At most _MAX_SAVED of those that the tracker's nodes know, at random, each once."""
+    known = {each for one in saved for each in split_nodes(one.nodes.get(family), LENGTHS[family])}
+    return random.sample(sorted(known), min(len(known), _MAX_SAVED))
+
+
 async def find(settings: DhtSettings, saved: Sequence[SavedNode], info_hash: InfoHash) -> Found | None:
     """Looks up a torrent now. ``None`` where no node answered. ``saved``: what the tracker's nodes know."""
     async with open_client(settings) as sockets:
         nodes = {family: each.node for family, each in sockets.items()}
         for family, node in nodes.items():
-            known = {each for one in saved for each in split_nodes(one.nodes.get(family), LENGTHS[family])}
-            node.restore(random.sample(sorted(known), min(len(known), _MAX_SAVED)), time.monotonic())
+            node.restore(some_nodes(saved, family), time.monotonic())
             node.contact(await _first_nodes(settings, family), time.monotonic())
         await _connected(nodes.values())
         asked = [node for node in nodes.values() if len(node.table)]
