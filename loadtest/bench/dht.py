@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 from loadtest.bench.sections import Section
 from tracker.bittorrent import Address, Endpoint, InfoHash
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules, AnnounceTokens
+from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
 from tracker.dht.node_id import to_id
 from tracker.dht.rate_limits import InboundLimits, LimitRules
 from tracker.dht.responder import Family, Responder, Swarm
 from tracker.dht.table import RoutingTable, TableRules
+from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.krpc import Answer, GetPeers, Node, Query, encode_answer, encode_query, parse_message
 
 CLOSEST_GOAL_MICROSECONDS = 40.0
@@ -34,7 +35,7 @@ def main() -> None:
 def measure(rounds: int) -> Section:
     rng = random.Random(5)
     table = filled_table(rng)
-    own = table.own
+    own = table.entries.own
     targets = [to_id(own ^ rng.getrandbits(160) >> rng.randrange(40)) for _ in range(_TARGETS)]
     section = Section(f"A DHT node with {len(table):,} known nodes")
 
@@ -76,14 +77,14 @@ def measure(rounds: int) -> Section:
 def asked_for_peers(table: RoutingTable, packet: bytes, rng: random.Random, announced: int = 0) -> Callable[[], bytes]:
     """All that happens between the datagram in and the datagram out, but for the swarm, which is given: 100 peers, or
     500 where as many were ``announced`` to the node."""
-    own = to_id(table.own)
+    own = to_id(table.entries.own)
     families = {4: Family(table, AnnouncedPeers(own, AnnounceRules()))}
     asked = parse_message(packet)
     assert isinstance(asked, Query) and isinstance(asked.arguments, GetPeers)
     for number in range(announced):
         endpoint = Endpoint((0x0B000000 + number).to_bytes(4, "big") + b"\x1a\xe1")
         families[4].announced.announce(asked.arguments.info_hash, endpoint, 0, seed=number % 2 == 0)
-    responder = Responder(families, AnnounceTokens(rng.randbytes(32)), version=b"SK01")
+    responder = Responder(families, ConnectionIds(rng.randbytes(32)), version=b"SK01")
     limits = InboundLimits(LimitRules(1e9, 1e9, 1e9, 1e9, 1e9), 0)
     source = Endpoint(b"\x09\x09\x09\x09\x1a\xe1")
     peers = [Endpoint(number.to_bytes(4, "big") + b"\x1a\xe1") for number in range(announced or 100)]

@@ -41,7 +41,7 @@ def test_peers_go_after_45_minutes_and_their_hash_with_the_last() -> None:
     announced.expire(2760)
     assert [peer.endpoint for peer in announced.peers(HASH, 2760)] == [endpoint(1)]
     announced.expire(2820)
-    assert (len(announced), announced.added, announced.dropped, announced.peer_count) == (0, 1, 1, 0)
+    assert (len(announced), announced.swarms.added, announced.swarms.dropped, announced.peer_count) == (0, 1, 1, 0)
 
 
 def test_reading_removes_what_is_too_old() -> None:
@@ -73,7 +73,7 @@ def test_of_too_many_hashes_the_nearest_stay() -> None:
     for number in numbers:
         announced.announce(info_hash(number), endpoint(1), 0, seed=False)
     assert {to_number(each) for each in announced.hashes()} == set(numbers[-20:])
-    assert (announced.added, announced.dropped, announced.peer_count) == (100, 80, 20)
+    assert (announced.swarms.added, announced.swarms.dropped, announced.peer_count) == (100, 80, 20)
 
 
 hashes = st.sampled_from([info_hash(number) for number in (1, 2, 3, 1 << 159, (1 << 159) + 1, (1 << 159) + 2)])
@@ -128,7 +128,7 @@ class AnnounceMachine(RuleBasedStateMachine):
     @invariant()
     def agrees_with_the_model(self) -> None:
         announced = self.announced
-        assert len(announced) == announced.added - announced.dropped == len(self.model) <= 4
+        assert len(announced) == announced.swarms.added - announced.swarms.dropped == len(self.model) <= 4
         assert announced.peer_count == sum(map(len, self.model.values())) <= self.limits.max_peers
         for key, peers in self.model.items():
             assert sorted(announced.peers(key, self.now)) == sorted(peers.values())

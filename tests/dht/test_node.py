@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Endpoint, InfoHash
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules, AnnounceTokens
+from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
 from tracker.dht.node import DhtNode, RunningLookup
 from tracker.dht.node_id import ExternalAddress, fits_address, to_id
 from tracker.dht.rate_limits import LimitRules
 from tracker.dht.responder import Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
+from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.krpc import (
     AnnouncePeer,
     Answer,
@@ -45,7 +46,7 @@ def made(number: int, *, family: int = 4, limits: LimitRules = DEFAULT, read_onl
     parts = Family(
         RoutingTable(own, TableRules(private_addresses=True), 0), AnnouncedPeers(own, AnnounceRules()), SampleSet()
     )
-    responder = Responder({family: parts}, AnnounceTokens(rng.randbytes(32)), version=b"SK01", read_only=read_only)
+    responder = Responder({family: parts}, ConnectionIds(rng.randbytes(32)), version=b"SK01", read_only=read_only)
     return DhtNode(
         parts,
         responder,
@@ -174,7 +175,7 @@ class TestIsland:
         island.cut = {address(0)}
         island.run(600, step=1)
         first = island.first()
-        assert len(first.table) == 19 and first.table.dropped == 0
+        assert len(first.table) == 19 and first.table.entries.dropped == 0
         island.cut = set()
         running = first.find_nodes(0, island.now)
         island.finish(running)
@@ -214,7 +215,7 @@ class TestIsland:
         island.cut = {address(9)}
         island.run(40 * 60, step=5)
         assert {len(node.table) for at, node in island.nodes.items() if at != address(9)} == {8}
-        assert island.first().table.dropped == 1
+        assert island.first().table.entries.dropped == 1
         assert len(island.nodes[address(9)].table) == 9, "no node answers it, so it keeps all"
 
     def test_saved_nodes_are_back_within_ten_seconds(self) -> None:
@@ -293,7 +294,7 @@ class TestQueries:
             node.receive(b"d1:y1:qe", SOURCE, 200 + step / 100)
         assert node.take_datagrams() == []
         assert node.counts.dropped["no transaction id"] == 10 and node.counts.dropped["address"] == 90
-        assert sum(node.table.sizes()) == 0
+        assert sum(node.table.entries.sizes()) == 0
 
     def test_a_read_only_node_asks_but_does_not_answer(self) -> None:
         """BEP 43"""
@@ -439,7 +440,7 @@ class TestExternalAddress:
             node.receive(encode_answer(named), source, 0)
             node.take_datagrams()
         assert node.id != before and fits_address(node.id, seen[:-2])  # type: ignore[arg-type]
-        assert len(node.table) == node.table.added - node.table.dropped == 6
+        assert len(node.table) == node.table.entries.added - node.table.entries.dropped == 6
 
     def test_a_private_address_is_none(self) -> None:
         node = made(1)

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.bittorrent import Address, Endpoint, InfoHash
+from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht import bloom
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules, AnnounceTokens
+from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
 from tracker.dht.node_id import to_id
 from tracker.dht.responder import MANY_PEERS, MAX_FILTERS, NO_PART, Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
 from tracker.errors import QueryError
+from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.krpc import (
     MAX_SENT_BYTES,
     NODE6_LENGTH,
@@ -61,7 +62,7 @@ class Setup:
                 endpoint = Endpoint((0x20 << 8 * (size - 1) | number).to_bytes(size, "big") + b"\x1a\xe1")
                 table.on_answer(Node(NodeId(rng.randbytes(20)), endpoint), 0)
             self.families[family] = Family(table, AnnouncedPeers(own, announce_rules), SampleSet())
-        self.responder = Responder(self.families, AnnounceTokens(bytes(32)), version=b"SK01", read_only=read_only)
+        self.responder = Responder(self.families, ConnectionIds(bytes(32)), version=b"SK01", read_only=read_only)
 
     def ask(
         self,
@@ -282,7 +283,7 @@ class TestTokens:
         other = Endpoint(b"\x09\x09\x09\x08\1\1")
         assert isinstance(setup.ask(announce, KNOWN, source=other), Failure)
         assert isinstance(setup.ask(announce._replace(info_hash=OTHER), KNOWN), Failure)
-        setup.responder._tokens = AnnounceTokens(bytes(31) + b"\1")
+        setup.responder.tokens = ConnectionIds(bytes(31) + b"\1")
         assert isinstance(setup.ask(announce, KNOWN), Failure)
         port_changed = Endpoint(SOURCE[:4] + b"\7\7")
         assert isinstance(Setup().ask(announce, KNOWN, source=port_changed), Answer)
@@ -325,7 +326,7 @@ class TestTorrentsWithoutPart:
                 setup.ask(arguments, swarm, source=source)
                 for arguments in (
                     GetPeers(HASH),
-                    AnnouncePeer(HASH, 7, AnnounceTokens(bytes(32)).issue(Address(source[:-2]), HASH, 0)),
+                    AnnouncePeer(HASH, 7, ConnectionIds(bytes(32)).issue(source[:-2] + HASH, 0)),
                     GetPeers(HASH),
                     GetPeers(HASH, scrape=True),
                     GetPeers(HASH, (4, 6), no_seeds=True),

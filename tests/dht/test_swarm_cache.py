@@ -74,7 +74,7 @@ def test_both_are_bounded() -> None:
     assert [*full, cache.is_full] == [False] * MAX_WAITING + [True]
     for number in range(2 * MAX_SWARMS):
         cache.finish(key(number), KNOWN, 0)
-    assert len(cache) == MAX_SWARMS and cache.waiting_count == 0 and not cache.is_full
+    assert len(cache._swarms) == MAX_SWARMS and cache.waiting_count == 0 and not cache.is_full
     assert cache.get(key(2 * MAX_SWARMS - 1), 0) is KNOWN
 
 

@@ -39,7 +39,7 @@ def table_with(*nodes: Node, rules: TableRules = RULES, at: float = 0) -> Routin
 
 
 def held(table: RoutingTable) -> set[int]:
-    return {entry.number for entry in table._entries}
+    return {entry.number for entry in table.entries}
 
 
 FULL = [node(FAR + number) for number in range(4)]
@@ -49,8 +49,8 @@ NEAREST = [node(NEAR + number) for number in range(4)]
 class TestWhoEnters:
     def test_who_answers_enters(self) -> None:
         table = table_with(*FULL)
-        assert (len(table), table.added, table.dropped) == (4, 4, 0)
-        assert table.sizes()[0] == 4
+        assert (len(table), table.entries.added, table.entries.dropped) == (4, 4, 0)
+        assert table.entries.sizes()[0] == 4
 
     def test_a_query_or_a_name_alone_changes_nothing(self) -> None:
         table = table_with(*FULL[:2])
@@ -177,7 +177,7 @@ def takes_the_place_of_a_bad_one(table: RoutingTable, old: Node, new: Node) -> N
     table.on_answer(new, now + 1)
     entry = table.entry(new.id)
     assert entry and entry.node == new and len(table) == count
-    assert table.added - table.dropped == count and old not in table.closest(old.id, 99)
+    assert table.entries.added - table.entries.dropped == count and old not in table.closest(old.id, 99)
 
 
 class TestFullBucket:
@@ -195,7 +195,7 @@ class TestFullBucket:
             table.on_failure(FULL[1], 1)
         table.on_answer(node(FAR + 9), 2)
         assert FAR + 9 in held(table) and FAR + 1 not in held(table)
-        assert (len(table), table.added, table.dropped) == (8, 9, 1)
+        assert (len(table), table.entries.added, table.entries.dropped) == (8, 9, 1)
 
     def test_a_questionable_node_is_pinged_twice_before_it_goes(self) -> None:
         table, now = table_with(*NEAREST, *FULL), 16 * MINUTE
@@ -234,9 +234,9 @@ class TestFullBucket:
 
     def test_the_nearest_enter_besides_good_nodes(self) -> None:
         table = table_with(*[node(FAR + 100 - number) for number in range(60)])
-        assert table.sizes()[0] == 8
+        assert table.entries.sizes()[0] == 8
         assert {FAR + 41 + number for number in range(4)} <= held(table)
-        assert (table.added, table.dropped) == (60, 52)
+        assert (table.entries.added, table.entries.dropped) == (60, 52)
 
     def test_who_fits_its_address_ranks_first(self) -> None:
         """BEP 42"""
@@ -277,9 +277,9 @@ class TestTimeouts:
         table, now = table_with(*FULL), 30 * MINUTE
         table.on_answer(FULL[1], now)
         assert FULL[0] in table.due_pings(now)
-        assert len(table) == 4 and table.dropped == 0
+        assert len(table) == 4 and table.entries.dropped == 0
         table.on_failure(FULL[0], now + 10)
-        assert (len(table), table.added, table.dropped) == (3, 4, 1)
+        assert (len(table), table.entries.added, table.entries.dropped) == (3, 4, 1)
 
     def test_silent_for_less_is_bad_but_kept(self) -> None:
         table, now = table_with(*FULL), 20 * MINUTE
@@ -297,7 +297,7 @@ class TestTimeouts:
         for second in range(60, 3600, 10):
             for each in table.due_pings(second):
                 table.on_failure(each, second + 5)
-        assert held(table) == {FAR + number for number in range(4)} and table.dropped == 0
+        assert held(table) == {FAR + number for number in range(4)} and table.entries.dropped == 0
         assert table.closest(OWN) == [] and len(table.lookup_start(OWN)) == 4
 
     def test_the_first_answer_after_an_outage_forgives_all(self) -> None:
@@ -309,7 +309,7 @@ class TestTimeouts:
         assert len(table.closest(OWN)) == 4
         assert sorted(table.due_pings(3620)) == FULL[1:], "a ping shows whether they are there"
         table.on_answer(node(FAR + 9), 3601)
-        assert len(table) == 4 and table.dropped == 0
+        assert len(table) == 4 and table.entries.dropped == 0
 
     def test_pings_go_to_the_longest_silent_and_are_limited(self) -> None:
         rules = TableRules(private_addresses=True)
@@ -371,12 +371,12 @@ class TestOwnId:
         table = table_with(*FULL, *NEAREST)
         own = to_id(FAR + 3)
         table.change_id(own)
-        assert table.added - table.dropped == len(table) == 7, "our own id is no node"
-        assert table.sizes()[0] == 4 and sum(table.sizes()[1:]) == 3
+        assert table.entries.added - table.entries.dropped == len(table) == 7, "our own id is no node"
+        assert table.entries.sizes()[0] == 4 and sum(table.entries.sizes()[1:]) == 3
         assert table.closest(own, 3) == [FULL[2], FULL[1], FULL[0]]
         table.on_answer(node(NEAR + 9), 1)
         table.on_answer(Node(to_id(77), FULL[0].endpoint), 1)
-        assert table.added - table.dropped == len(table) == 7
+        assert table.entries.added - table.entries.dropped == len(table) == 7
 
     def test_good_nodes_are_saved_nearest_first(self) -> None:
         table = table_with(*FULL, *NEAREST)
@@ -411,10 +411,10 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(which=nodes, read_only=st.booleans())
     def query(self, which: Node, read_only: bool) -> None:
-        before = (len(self.table), self.table.added, self.table.dropped)
+        before = (len(self.table), self.table.entries.added, self.table.entries.dropped)
         self.table.on_query(which, self.now, read_only=read_only)
         self.table.on_named([which])
-        assert before == (len(self.table), self.table.added, self.table.dropped)
+        assert before == (len(self.table), self.table.entries.added, self.table.entries.dropped)
 
     @rule(which=nodes)
     def fail(self, which: Node) -> None:
@@ -436,12 +436,12 @@ class TableMachine(RuleBasedStateMachine):
     @invariant()
     def is_consistent(self) -> None:
         table = self.table
-        entries = list(table._entries)
-        assert len(entries) == len(table) == table.added - table.dropped == sum(table.sizes())
+        entries = list(table.entries)
+        assert len(entries) == len(table) == table.entries.added - table.entries.dropped == sum(table.entries.sizes())
         assert {entry.node for entry in entries} <= self.answered
         hosts = [entry.node.endpoint[:-2] for entry in entries]
         assert len(set(hosts)) == len(hosts) and set(table._hosts) == set(hosts)
-        assert max(table.sizes()) <= 6 and all(len(waiting) <= 8 for waiting in table._candidates.values())
+        assert max(table.entries.sizes()) <= 6 and all(len(waiting) <= 8 for waiting in table._candidates.values())
 
 
 def test_any_sequence_leaves_a_consistent_table() -> None:

@@ -24,14 +24,14 @@ def worker(store: Store, nodes: Mapping[int, DhtNode], timer: Callable[[], float
 async def test_a_node_says_what_it_knows_and_does(store: Store) -> None:
     island: Island = joined(20)
     node, said = island.first(), worker(store, {4: island.first()}, lambda: island.now)
-    node._external = ExternalAddress(Address(b"\xc0\0\2\1"))
+    node.external = ExternalAddress(Address(b"\xc0\0\2\1"))
     node.announced.announce(info_hash(1), address(5), island.now, seed=False)
     node.receive(b"no message", address(5), island.now)
     said.lookups["answered"] += 2
     status = said.status()
     assert (status.ids, status.externals) == ({4: node.id}, {4: "192.0.2.1"})
     assert status.nodes(4) == len(node.table) == 19
-    assert status.buckets[4] == {at: size for at, size in enumerate(node.table.sizes()) if size}
+    assert status.buckets[4] == {at: size for at, size in enumerate(node.table.entries.sizes()) if size}
     assert (status.hashes, status.peers) == (1, 1)
     counts = node.counts
     assert (status.packets_in, status.bytes_in) == (counts.packets_in, counts.bytes_in)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tracker import __version__
 from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules, AnnounceTokens
+from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import ExternalAddress, fits_address, id_for_address
 from tracker.dht.rate_limits import LimitRules
@@ -34,6 +34,7 @@ from tracker.store.dht.status import Participation
 from tracker.system.datagrams import DatagramSocket, open_datagram_sockets
 from tracker.system.event_loop import running
 from tracker.system.logger import Logger
+from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.wire.krpc import NodeId
 from tracker.workers.dht import (
@@ -217,7 +218,7 @@ def build_nodes(settings: DhtSettings, families: Sequence[int], saved: SavedNode
         announced = AnnouncedPeers(own, AnnounceRules(bucket_hashes=settings.bucket_hashes))
         samples = None if settings.samples == "none" else SampleSet(by_worker=settings.samples == "public")
         parts[family] = Family(RoutingTable(own, rules, now), announced, samples)
-    responder = Responder(parts, AnnounceTokens(os.urandom(32)), version=version, read_only=settings.read_only)
+    responder = Responder(parts, ConnectionIds(os.urandom(32)), version=version, read_only=settings.read_only)
     limits = LimitRules(
         address_rate=settings.address_queries_second,
         address_burst=settings.address_burst,

@@ -1,4 +1,4 @@
-"""The peers that nodes announce to us, in one address family, and the tokens of announces.
+"""The peers that nodes announce to us, in one address family.
 
 Peers live in memory only, and are bounded.
 
@@ -8,17 +8,12 @@ our id are kept, because others look for them there.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2s
-from hmac import compare_digest
 from typing import NamedTuple
 
-from tracker.bittorrent import Address, Endpoint, InfoHash
+from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht.buckets import Buckets
 from tracker.dht.node_id import to_number
 from tracker.wire.krpc import NodeId
-
-SLOT_SECONDS = 300
-_LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +51,27 @@ class _Swarm:
 
 
 class AnnouncedPeers:
-    """``added`` - ``dropped`` is the number of hashes, after any sequence of calls."""
-
     def __init__(self, own: NodeId, rules: AnnounceRules) -> None:
         self.rules = rules
-        self._swarms: Buckets[_Swarm] = Buckets(to_number(own), rules.bucket_hashes, max_entries=rules.max_hashes)
-        self._peer_count = 0
+        self.swarms: Buckets[_Swarm] = Buckets(to_number(own), rules.bucket_hashes, max_entries=rules.max_hashes)
+        self.peer_count = 0
 
     def __len__(self) -> int:
         """The number of hashes."""
-        return len(self._swarms)
+        return len(self.swarms)
 
     def __contains__(self, info_hash: InfoHash) -> bool:
-        return to_number(info_hash) in self._swarms
-
-    @property
-    def added(self) -> int:
-        return self._swarms.added
-
-    @property
-    def dropped(self) -> int:
-        return self._swarms.dropped
-
-    @property
-    def peer_count(self) -> int:
-        return self._peer_count
+        return to_number(info_hash) in self.swarms
 
     def has_room(self, info_hash: InfoHash, address: bytes, now: float) -> bool:
         """Whether an announce is stored. One that renews an entry always is."""
         swarm = self._fresh(info_hash, now)
         if swarm is not None and address in swarm.peers:
             return True
-        if self._peer_count >= self.rules.max_peers:
+        if self.peer_count >= self.rules.max_peers:
             return False
         if swarm is None:
-            return self._swarms.has_room(to_number(info_hash))
+            return self.swarms.has_room(to_number(info_hash))
         return len(swarm.peers) < self.rules.max_peers_of_hash
 
     def announce(self, info_hash: InfoHash, endpoint: Endpoint, now: float, *, seed: bool) -> bool:
@@ -99,15 +80,15 @@ class AnnouncedPeers:
         if not self.has_room(info_hash, address, now):
             return False
         number = to_number(info_hash)
-        swarm = self._swarms.get(number)
+        swarm = self.swarms.get(number)
         if swarm is None:
-            victim = self._swarms.victim(number)
+            victim = self.swarms.victim(number)
             if victim is not None:
                 self._drop(victim)
             swarm = _Swarm(info_hash, {})
-            self._swarms.put(number, swarm)
+            self.swarms.put(number, swarm)
         if swarm.peers.pop(address, None) is None:
-            self._peer_count += 1
+            self.peer_count += 1
         swarm.peers[address] = AnnouncedPeer(endpoint, seed, now)
         return True
 
@@ -116,11 +97,11 @@ class AnnouncedPeers:
         return [] if swarm is None else list(swarm.peers.values())
 
     def hashes(self) -> Iterator[InfoHash]:
-        for swarm in self._swarms:
+        for swarm in self.swarms:
             yield swarm.info_hash
 
     def summaries(self) -> Iterator[SwarmSummary]:
-        for swarm in self._swarms:
+        for swarm in self.swarms:
             peers = swarm.peers.values()
             seeders = sum(peer.seed for peer in peers)
             yield SwarmSummary(swarm.info_hash, seeders, len(peers), next(reversed(peers)).announced_at)
@@ -136,12 +117,12 @@ class AnnouncedPeers:
 
     def change_id(self, own: NodeId) -> None:
         """Our id changed: the hashes are filed again."""
-        self._swarms.rebase(to_number(own))
-        self._peer_count = sum(len(swarm.peers) for swarm in self._swarms)
+        self.swarms.rebase(to_number(own))
+        self.peer_count = sum(len(swarm.peers) for swarm in self.swarms)
 
     def _fresh(self, info_hash: InfoHash, now: float) -> _Swarm | None:
         """The swarm without peers that are too old; ``None`` where nothing is left."""
-        swarm = self._swarms.get(to_number(info_hash))
+        swarm = self.swarms.get(to_number(info_hash))
         if swarm is None:
             return None
         oldest = now - self.rules.lifetime_seconds
@@ -152,36 +133,13 @@ class AnnouncedPeers:
             expired.append(address)
         for address in expired:
             del swarm.peers[address]
-        self._peer_count -= len(expired)
+        self.peer_count -= len(expired)
         if swarm.peers:
             return swarm
         self._drop(to_number(info_hash))
         return None
 
     def _drop(self, number: int) -> None:
-        swarm = self._swarms.drop(number)
+        swarm = self.swarms.drop(number)
         if swarm is not None:
-            self._peer_count -= len(swarm.peers)
-
-
-class AnnounceTokens:
-    """Tokens of announces: proof that a node receives at the address from which it announces (BEP 5).
-
-    Nothing is stored for them. A token holds for one address and one torrent, for 5 to 10 minutes. It does not hold the
-    port, because address translation changes it.
-    """
-
-    def __init__(self, secret: bytes) -> None:
-        """``secret``: 32 random bytes, new at each start."""
-        self._secret = secret
-
-    def issue(self, address: Address, info_hash: InfoHash, now: float) -> bytes:
-        return self._token(address, info_hash, int(now // SLOT_SECONDS))
-
-    def accepts(self, token: bytes, address: Address, info_hash: InfoHash, now: float) -> bool:
-        slot = int(now // SLOT_SECONDS)
-        return any(compare_digest(token, self._token(address, info_hash, each)) for each in (slot, slot - 1))
-
-    def _token(self, address: Address, info_hash: InfoHash, slot: int) -> bytes:
-        message = slot.to_bytes(8, "big", signed=True) + address + info_hash
-        return blake2s(message, key=self._secret, digest_size=_LENGTH, person=b"dhttoken").digest()
+            self.peer_count -= len(swarm.peers)

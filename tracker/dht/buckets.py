@@ -45,6 +45,7 @@ class Buckets(Generic[T]):
         return self._buckets[shared_bits(key ^ self.own)]
 
     def sizes(self) -> list[int]:
+        """The number of entries of each bucket: 160 numbers."""
         return [len(bucket) for bucket in self._buckets]
 
     def has_room(self, key: int) -> bool:

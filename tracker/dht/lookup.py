@@ -75,16 +75,14 @@ class _Findings:
         network = network_of(teller, 16, 32)
         for endpoint in answer.values[:MAX_NAMED_PEERS]:
             known = endpoint in self.peers
-            if known or (len(self.peers) < MAX_PEERS and self._may_be_peer(endpoint, len(teller))):
+            new = (
+                len(self.peers) < MAX_PEERS
+                and len(endpoint[:-2]) == len(teller)
+                and endpoint[:-2] != self.external
+                and is_usable(endpoint, private_addresses=self.private_addresses)
+            )
+            if known or new:
                 self.peers.setdefault(endpoint, set()).add(network)
-
-    def _may_be_peer(self, endpoint: Endpoint, address_length: int) -> bool:
-        address = endpoint[:-2]
-        return (
-            len(address) == address_length
-            and address != self.external
-            and is_usable(endpoint, private_addresses=self.private_addresses)
-        )
 
     def counts(self) -> tuple[float, float]:
         """Seeds and leechers. A peer without a known kind counts as a leecher."""

@@ -20,6 +20,7 @@ from tracker.wire.krpc import (
     NAMES,
     NODE6_LENGTH,
     NODE_LENGTH,
+    AnnouncePeer,
     Answer,
     Arguments,
     Failure,
@@ -173,7 +174,7 @@ class DhtNode:
         self._responder = responder
         self._inbound = InboundLimits(limits, now)
         self._outbound = OutboundLimits(limits, now)
-        self._external = external
+        self.external = external
         self._version = version
         self._rng = rng
         # Which peers an answer names may be guessed, and the system's randomness is a system call for each number.
@@ -189,11 +190,7 @@ class DhtNode:
 
     @property
     def id(self) -> NodeId:
-        return to_id(self.table.own)
-
-    @property
-    def external_address(self) -> Address | None:
-        return self._external.address
+        return to_id(self.table.entries.own)
 
     def take_datagrams(self) -> list[Datagram]:
         datagrams, self._datagrams = self._datagrams, []
@@ -225,7 +222,9 @@ class DhtNode:
         if isinstance(message, Answer | Failure):
             self._finish(message, source, now)
         elif awaited is None and message is not None:
-            return self._answer_query(message, source, now)
+            if isinstance(message.arguments, GetPeers | AnnouncePeer) and not self._read_only:
+                return message
+            self.respond(message, source, NO_PART, now)
         return None
 
     def respond(self, query: Query, source: Endpoint, swarm: Swarm, now: float) -> None:
@@ -302,9 +301,9 @@ class DhtNode:
             target,
             self.table.lookup_start(target),
             now,
-            own=self.table.own,
+            own=self.table.entries.own,
             private_addresses=self.table.rules.private_addresses,
-            external=self.external_address,
+            external=self.external.address,
         )
         running = RunningLookup(lookup, arguments)
         self._lookups.append(running)
@@ -316,13 +315,6 @@ class DhtNode:
             self._ask(_Waiting(node.endpoint, node.id, running.arguments, running), now)
         if running.lookup.is_done(now):
             self.stop(running)
-
-    def _answer_query(self, query: Query, source: Endpoint, now: float) -> Query | None:
-        """Returns the query where the caller must answer it."""
-        if self._responder.torrent_of(query) is not None and not self._read_only:
-            return query
-        self.respond(query, source, NO_PART, now)
-        return None
 
     def _ask(self, query: _Waiting, now: float) -> None:
         """Sends a query, or keeps it until the limits allow it."""
@@ -371,7 +363,7 @@ class DhtNode:
         self.table.on_named(split_nodes(message.nodes if len(source) == 6 else message.nodes6, length))
         if pending.id is None:
             if not self._lookups:
-                self.find_nodes(self.table.own, now)
+                self.find_nodes(self.table.entries.own, now)
         elif pending.id != message.id:
             self.table.on_failure(Node(pending.id, source), now)
             self._fail_lookup(pending, now)
@@ -396,7 +388,7 @@ class DhtNode:
         if answer.external is None or not fits_address(answer.id, voter):
             return
         seen = Address(answer.external[:-2])
-        if is_routable(seen) and self._external.vote(seen, voter, now) and not fits_address(self.id, seen):
+        if is_routable(seen) and self.external.vote(seen, voter, now) and not fits_address(self.id, seen):
             own = id_for_address(seen, self._rng.randbytes(20))
             self.table.change_id(own)
             self.announced.change_id(own)

@@ -3,7 +3,7 @@
 Ids are 20 bytes in messages, and numbers of 160 bits in tables. The distance of two is their XOR.
 """
 
-from tracker.bittorrent import Address, Endpoint, is_routable
+from tracker.bittorrent import Address, Endpoint, is_of_a_host, is_routable
 from tracker.wire.krpc import NodeId
 
 ID_BITS = 160
@@ -48,13 +48,7 @@ def is_usable(endpoint: Endpoint, *, private_addresses: bool) -> bool:
     address = endpoint[:-2]
     if int.from_bytes(endpoint[-2:], "big") < MIN_PORT:
         return False
-    return is_routable(address) or (private_addresses and _is_unicast(address))
-
-
-def _is_unicast(address: bytes) -> bool:
-    if len(address) == 4:
-        return 0 < address[0] < 224
-    return address[0] != 0xFF and any(address)
+    return is_routable(address) or (private_addresses and is_of_a_host(address))
 
 
 def id_for_address(address: bytes, random_bytes: bytes) -> NodeId:

@@ -6,17 +6,18 @@ announce elsewhere.
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
 from typing import NamedTuple
 
 from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht import bloom
-from tracker.dht.announced_peers import AnnouncedPeer, AnnouncedPeers, AnnounceTokens
+from tracker.dht.announced_peers import AnnouncedPeer, AnnouncedPeers
 from tracker.dht.node_id import to_id
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable
 from tracker.errors import QueryError
+from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.endpoint import pack_endpoint
 from tracker.wire.krpc import (
     FILTER_LENGTH,
@@ -69,52 +70,47 @@ class Swarm(NamedTuple):
 NO_PART = Swarm()
 
 
+@dataclass(slots=True)
 class Responder:
-    def __init__(
-        self, families: dict[int, Family], tokens: AnnounceTokens, *, version: bytes, read_only: bool = False
-    ) -> None:
-        """``families`` by 4 and 6. ``read_only``: no query is answered (BEP 43)."""
-        self._families = families
-        self._tokens = tokens
-        self._version = version
-        self._read_only = read_only
-        self._filters: dict[tuple[InfoHash, int], tuple[float, tuple[bytes, bytes]]] = {}
-        """By torrent and family: when they were made, and the filters."""
+    """``families`` by 4 and 6. ``tokens`` has a secret of its own, new at each start. ``read_only``: no query is
+    answered (BEP 43)."""
 
-    def torrent_of(self, query: Query) -> InfoHash | None:
-        """The torrent whose ``Swarm`` the answer needs."""
-        arguments = query.arguments
-        return arguments.info_hash if isinstance(arguments, GetPeers | AnnouncePeer) else None
+    families: dict[int, Family]
+    tokens: ConnectionIds
+    version: bytes
+    read_only: bool = False
+    _filters: dict[tuple[InfoHash, int], tuple[float, tuple[bytes, bytes]]] = field(default_factory=dict)
+    """By torrent and family: when they were made, and the filters."""
 
     def refuse(self, error: QueryError) -> bytes | None:
         """The answer to an invalid query."""
-        if self._read_only:
+        if self.read_only:
             return None
-        return encode_failure(Failure(error.transaction, error.code, str(error), self._version))
+        return encode_failure(Failure(error.transaction, error.code, str(error), self.version))
 
     def forget(self, info_hash: InfoHash) -> None:
         """Forgets a torrent that no longer takes part: nothing announced is kept or shown."""
-        for number, family in self._families.items():
+        for number, family in self.families.items():
             self._filters.pop((info_hash, number), None)
             family.announced.forget(info_hash)
             if family.samples is not None:
                 family.samples.forget(info_hash)
 
     def respond(self, query: Query, source: Endpoint, swarm: Swarm, now: float, rng: random.Random) -> bytes | None:
-        """The datagram to send, if any. ``swarm``: of ``torrent_of``, and ``NO_PART`` where that is ``None``.
+        """The datagram to send, if any. ``swarm``: of the torrent that the query names; else ``NO_PART``.
 
         Remembers announces, and tells the table about the asker. A torrent without part is forgotten: while the store
         is unavailable, a query about a torrent is left unanswered instead.
         """
         address = Address(source[:-2])
         number = 4 if len(address) == 4 else 6
-        family = self._families.get(number)
-        if family is None or query.id == to_id(family.table.own) or source.endswith(b"\0\0"):
+        family = self.families.get(number)
+        if family is None or query.id == to_id(family.table.entries.own) or source.endswith(b"\0\0"):
             return None
         family.table.on_query(Node(query.id, source), now, read_only=query.read_only)
-        if self._read_only:
+        if self.read_only:
             return None
-        answer = Answer(query.transaction, to_id(family.table.own), external=source, version=self._version)
+        answer = Answer(query.transaction, to_id(family.table.entries.own), external=source, version=self.version)
         match query.arguments:
             case Ping():
                 return encode_answer(answer)
@@ -127,7 +123,7 @@ class Responder:
             case GetPeers(info_hash, want):
                 answer = self._with_nodes(answer, info_hash, want, number)
                 if swarm.takes_part and family.announced.has_room(info_hash, address, now):
-                    answer = answer._replace(token=self._tokens.issue(address, info_hash, now))
+                    answer = answer._replace(token=self.tokens.issue(address + info_hash, now))
                 return self._with_peers(answer, query.arguments, family, number, swarm, now, rng)
             case AnnouncePeer() as announce:
                 return self._announced(answer, announce, family, source, swarm, now)
@@ -140,27 +136,29 @@ class Responder:
         endpoint = source if announce.implied_port else pack_endpoint(address, announce.port)
         if not swarm.takes_part:
             self.forget(announce.info_hash)
-        elif self._tokens.accepts(announce.token, address, announce.info_hash, now) and (
-            family.announced.announce(announce.info_hash, endpoint, now, seed=announce.seed)
+        elif (
+            announce.token
+            and self.tokens.is_valid(announce.token, address + announce.info_hash, now)
+            and family.announced.announce(announce.info_hash, endpoint, now, seed=announce.seed)
         ):
             return encode_answer(answer)
-        return encode_failure(Failure(answer.transaction, PROTOCOL, "wrong token", self._version))
+        return encode_failure(Failure(answer.transaction, PROTOCOL, "wrong token", self.version))
 
     def _with_nodes(self, answer: Answer, target: bytes, want: tuple[int, ...], family: int) -> Answer:
         nodes = {
-            each: b"".join(map(b"".join, self._families[each].table.closest(target)))
+            each: b"".join(map(b"".join, self.families[each].table.closest(target)))
             for each in want or (family,)
-            if each in self._families
+            if each in self.families
         }
         return answer._replace(nodes=nodes.get(4), nodes6=nodes.get(6))
 
     def _with_samples(self, answer: Answer, family: int, now: float, rng: random.Random) -> Answer:
         """As many samples as fit, always the first ones."""
-        samples = self._families[family].samples
+        samples = self.families[family].samples
         if samples is None:
             return answer._replace(samples=Samples(b"", 0, MAX_INTERVAL_SECONDS))
         if not samples.by_worker and samples.is_due(now):
-            samples.draw(list(self._families[family].announced.hashes()), now, rng)
+            samples.draw(list(self.families[family].announced.hashes()), now, rng)
         empty = answer._replace(samples=Samples(b"", samples.total, samples.seconds_left(now)))
         # The length of the samples in digits takes two bytes more than that of none.
         room = (MAX_SENT_BYTES - len(encode_answer(empty)) - 2) // 20

@@ -18,13 +18,9 @@ class SampleSet:
         self.by_worker = by_worker
         self._interval_seconds = min(max(interval_seconds, 0), MAX_INTERVAL_SECONDS)
         self._hashes: list[InfoHash] = []
-        self._total = 0
-        self._until: float | None = None
-
-    @property
-    def total(self) -> int:
+        self.total = 0
         """The size of what the set was drawn from."""
-        return self._total
+        self._until: float | None = None
 
     def is_due(self, now: float) -> bool:
         return self._until is None or now >= self._until
@@ -40,8 +36,8 @@ class SampleSet:
     ) -> None:
         """Draws another set. For when one is due, as ``hashes`` may be long. ``others``: up to MAX_SAMPLES random ones
         of ``others_total`` that are not among ``hashes``; each of all has the same chance."""
-        self._total = len(hashes) + others_total
-        chosen = rng.sample(range(self._total), min(self._total, MAX_SAMPLES))
+        self.total = len(hashes) + others_total
+        chosen = rng.sample(range(self.total), min(self.total, MAX_SAMPLES))
         count = sum(each < len(hashes) for each in chosen)
         self._hashes = rng.sample(hashes, count) + list(others[: len(chosen) - count])
         rng.shuffle(self._hashes)
@@ -49,7 +45,7 @@ class SampleSet:
 
     def clear(self) -> None:
         """Shows nothing until the next set."""
-        self._hashes, self._total, self._until = [], 0, None
+        self._hashes, self.total, self._until = [], 0, None
 
     def hashes(self) -> list[InfoHash]:
         return list(self._hashes)
@@ -58,7 +54,7 @@ class SampleSet:
         """Forgets a torrent that no longer takes part."""
         if info_hash in self._hashes:
             self._hashes.remove(info_hash)
-            self._total -= 1
+            self.total -= 1
 
     def seconds_left(self, now: float) -> int:
         return 0 if self._until is None else max(int(self._until - now), 0)

@@ -30,16 +30,9 @@ class SwarmCache:
     def __init__(self) -> None:
         self._swarms: dict[Key, tuple[float, Swarm]] = {}  # the oldest first
         self._waiting: dict[Key, list[WaitingQuery]] = {}
-        self._waiting_count = 0
+        self.waiting_count = 0
         self._changed: set[Key] = set()
         """Torrents that have changed since their reading began."""
-
-    def __len__(self) -> int:
-        return len(self._swarms)
-
-    @property
-    def waiting_count(self) -> int:
-        return self._waiting_count
 
     def get(self, key: Key, now: float) -> Swarm | None:
         """``None`` where nothing is known, or it is too old."""
@@ -60,12 +53,12 @@ class SwarmCache:
     @property
     def is_full(self) -> bool:
         """Whether too many queries wait: no more may."""
-        return self._waiting_count >= MAX_WAITING
+        return self.waiting_count >= MAX_WAITING
 
     def wait(self, key: Key, waiting: WaitingQuery) -> bool:
         """Returns whether the caller must read the store: not where a reading is under way. Not to be called when
         full."""
-        self._waiting_count += 1
+        self.waiting_count += 1
         others = self._waiting.setdefault(key, [])
         others.append(waiting)
         return len(others) == 1
@@ -81,7 +74,7 @@ class SwarmCache:
         """Returns the queries that waited. ``swarm`` is ``None`` where the store could not be read: they are not
         answered then."""
         waiting = self._waiting.pop(key, [])
-        self._waiting_count -= len(waiting)
+        self.waiting_count -= len(waiting)
         self._changed.discard(key)
         if swarm is None:
             return waiting

@@ -72,47 +72,27 @@ class Entry:
 class RoutingTable:
     def __init__(self, own: NodeId, rules: TableRules, now: float) -> None:
         self.rules = rules
-        self._entries: Buckets[Entry] = Buckets(to_number(own), rules.bucket_nodes, keep_nearest=rules.keep_nearest)
+        self.entries: Buckets[Entry] = Buckets(to_number(own), rules.bucket_nodes, keep_nearest=rules.keep_nearest)
         self._hosts: dict[bytes, int] = {}  # address, or /64 of IPv6 -> number of its entry
         self._networks: dict[tuple[int, bytes], int] = {}  # bucket and /24 of IPv4 -> number of its entry
         self._candidates: dict[int, dict[int, Node]] = {}  # bucket -> number -> node
         self._changed: dict[int, float] = {}  # bucket -> when an entry of it answered last
-        self._last_answer: float | None = None
+        self.last_answer: float | None = None
+        """When a node answered last, whether it is in the table or not."""
         self._next_own_lookup = now + FIRST_LOOKUP_SECONDS
 
     def __len__(self) -> int:
-        return len(self._entries)
-
-    @property
-    def own(self) -> int:
-        return self._entries.own
-
-    @property
-    def added(self) -> int:
-        return self._entries.added
-
-    @property
-    def dropped(self) -> int:
-        return self._entries.dropped
-
-    @property
-    def last_answer(self) -> float | None:
-        """When a node answered last, whether it is in the table or not."""
-        return self._last_answer
-
-    def sizes(self) -> list[int]:
-        """Nodes by bucket: 160 numbers."""
-        return self._entries.sizes()
+        return len(self.entries)
 
     def entry(self, id: NodeId) -> Entry | None:
-        return self._entries.get(to_number(id))
+        return self.entries.get(to_number(id))
 
     def closest(self, target: bytes, count: int = ANSWER_NODES) -> list[Node]:
         """The nodes nearest to ``target`` that are not bad. Among RANKED times ``count``, those whose id does not fit
         their address only fill up (BEP 42)."""
         fitting: list[Node] = []
         others: list[Node] = []
-        for entry in self._entries.nearest(to_number(target)):
+        for entry in self.entries.nearest(to_number(target)):
             if not entry.bad:
                 (fitting if entry.verified else others).append(entry.node)
             if len(fitting) == count or len(fitting) + len(others) == RANKED * count:
@@ -121,11 +101,11 @@ class RoutingTable:
 
     def lookup_start(self, target: bytes, count: int = ANSWER_NODES) -> list[Node]:
         """Like ``closest``. Where all nodes are bad, they are tried all the same."""
-        return self.closest(target, count) or [entry.node for entry in self._entries.closest(to_number(target), count)]
+        return self.closest(target, count) or [entry.node for entry in self.entries.closest(to_number(target), count)]
 
     def good_nodes(self, now: float, count: int) -> list[Node]:
         """Nearest first: what is worth saving."""
-        good = self._entries.closest(self._entries.own, count, lambda entry: self.is_good(entry, now))
+        good = self.entries.closest(self.entries.own, count, lambda entry: self.is_good(entry, now))
         return [entry.node for entry in good]
 
     def is_good(self, entry: Entry, now: float) -> bool:
@@ -134,13 +114,13 @@ class RoutingTable:
     def on_answer(self, node: Node, now: float) -> None:
         """A node answered a query of ours, from the address that was asked."""
         number = to_number(node.id)
-        known = self._entries.get(number)
+        known = self.entries.get(number)
         is_known = known is not None and known.node == node
         room = is_known or self._replace_bad_rivals(node, number)
         if self._is_outage(now):
-            for entry in self._entries:  # it was our connection, not theirs; a ping shows whether all are still there
+            for entry in self.entries:  # it was our connection, not theirs; a ping shows whether all are still there
                 entry.failures = min(entry.failures, BAD_FAILURES - 1)
-        self._last_answer = now
+        self.last_answer = now
         if known is not None and is_known:
             known.last_answer, known.failures, known.suspect = now, 0, False
             self._changed[self._index(number)] = now
@@ -149,7 +129,7 @@ class RoutingTable:
 
     def on_query(self, node: Node, now: float, *, read_only: bool = False) -> None:
         """A node queried us. Its address may be forged."""
-        known = self._entries.get(to_number(node.id))
+        known = self.entries.get(to_number(node.id))
         if known is not None and known.node == node:
             if not read_only:
                 known.last_query = now
@@ -162,13 +142,13 @@ class RoutingTable:
     def on_named(self, nodes: Iterable[Node]) -> None:
         """An answer named these nodes."""
         for node in nodes:
-            known = self._entries.get(to_number(node.id))
+            known = self.entries.get(to_number(node.id))
             if known is None or known.node != node:
                 self._add_candidate(node)
 
     def on_failure(self, node: Node, now: float) -> None:
         """A query of ours was not answered, or by another id."""
-        entry = self._entries.get(to_number(node.id))
+        entry = self.entries.get(to_number(node.id))
         if entry is None or entry.node != node:
             return
         entry.failures += 1
@@ -177,7 +157,7 @@ class RoutingTable:
 
     def due_pings(self, now: float, count: int = 10) -> list[Node]:
         """Nodes of the table to ping now: who is not good any more, silent longest first. For every 10 seconds."""
-        due = sorted((entry for entry in self._entries if self._is_due(entry, now)), key=lambda entry: entry.last_seen)[
+        due = sorted((entry for entry in self.entries if self._is_due(entry, now)), key=lambda entry: entry.last_seen)[
             :count
         ]
         for entry in due:
@@ -186,9 +166,9 @@ class RoutingTable:
 
     def quiet_pings(self, now: float) -> list[Node]:
         """Nodes to ping while no node answers: those seen last. None after an answer."""
-        if self._last_answer is not None and now - self._last_answer < QUIET_SECONDS:
+        if self.last_answer is not None and now - self.last_answer < QUIET_SECONDS:
             return []
-        quiet = sorted(self._entries, key=lambda entry: (entry.bad, -entry.last_seen))[:QUIET_PINGS]
+        quiet = sorted(self.entries, key=lambda entry: (entry.bad, -entry.last_seen))[:QUIET_PINGS]
         for entry in quiet:
             entry.last_ping = now
         return [entry.node for entry in quiet]
@@ -210,13 +190,13 @@ class RoutingTable:
 
     def due_lookup(self, now: float, rng: random.Random) -> int | None:
         """The id to look up now, if any: our own, or a random one of a bucket that has not changed for long."""
-        own = self._entries.own
+        own = self.entries.own
         if now >= self._next_own_lookup:
             few = len(self) < ANSWER_NODES
             self._next_own_lookup = now + (FEW_NODES_LOOKUP_SECONDS if few else OWN_LOOKUP_SECONDS)
             return own
         unchanged = [
-            (self._changed.setdefault(index, now), index) for index, size in enumerate(self._entries.sizes()) if size
+            (self._changed.setdefault(index, now), index) for index, size in enumerate(self.entries.sizes()) if size
         ]
         changed, index = min(unchanged, default=(now, 0))
         if now - changed < REFRESH_SECONDS:
@@ -226,11 +206,11 @@ class RoutingTable:
 
     def change_id(self, own: NodeId) -> None:
         """Our id changed: all nodes are filed again."""
-        self._entries.rebase(to_number(own))
-        self._hosts = {self._host(entry.node): entry.number for entry in self._entries}
+        self.entries.rebase(to_number(own))
+        self._hosts = {self._host(entry.node): entry.number for entry in self.entries}
         self._networks = {
             network: entry.number
-            for entry in self._entries
+            for entry in self.entries
             if (network := self._network(entry.node, entry.number)) is not None
         }
         self._candidates.clear()
@@ -240,7 +220,7 @@ class RoutingTable:
         """The entries whose place a node would take: with its id, at its address, or in its network."""
         network = self._network(node, number)
         numbers = {number, self._hosts.get(self._host(node)), None if network is None else self._networks.get(network)}
-        return [entry for each in numbers if each is not None and (entry := self._entries.get(each))]
+        return [entry for each in numbers if each is not None and (entry := self.entries.get(each))]
 
     def _replace_bad_rivals(self, node: Node, number: int) -> bool:
         """Drops the entries whose place a node takes that answered. Returns False where one of them is not bad."""
@@ -260,11 +240,11 @@ class RoutingTable:
         if not self._make_room(number, now):
             self._add_candidate(node)
             return
-        victim = self._entries.victim(number)
+        victim = self.entries.victim(number)
         if victim is not None:
             self._drop(victim)
         entry = Entry(node, number, fits_address(node.id, Address(node.endpoint[:-2])), now)
-        self._entries.put(number, entry)
+        self.entries.put(number, entry)
         self._hosts[self._host(node)] = number
         network = self._network(node, number)
         if network is not None:
@@ -274,7 +254,7 @@ class RoutingTable:
     def _make_room(self, number: int, now: float) -> bool:
         """Whether a newcomer enters. In a full bucket it replaces a bad node. It waits while a questionable one has
         not been pinged in vain, and enters besides good ones only where it is among the nearest to us."""
-        bucket = self._entries.bucket(number)
+        bucket = self.entries.bucket(number)
         if len(bucket) < self.rules.bucket_nodes:
             return True
         bad = min((entry for entry in bucket.values() if entry.bad), key=lambda entry: entry.last_seen, default=None)
@@ -283,10 +263,10 @@ class RoutingTable:
             return True
         if not all(self.is_good(entry, now) for entry in bucket.values()):
             return False
-        return self._entries.has_room(number)
+        return self.entries.has_room(number)
 
     def _drop(self, number: int) -> None:
-        entry = self._entries.drop(number)
+        entry = self.entries.drop(number)
         if entry is not None:
             del self._hosts[self._host(entry.node)]
             network = self._network(entry.node, number)
@@ -303,7 +283,7 @@ class RoutingTable:
         return entry.suspect or entry.failures > 0 or not self.is_good(entry, now)
 
     def _is_outage(self, now: float) -> bool:
-        return self._last_answer is None or now - self._last_answer >= OUTAGE_SECONDS
+        return self.last_answer is None or now - self.last_answer >= OUTAGE_SECONDS
 
     def _add_candidate(self, node: Node) -> None:
         number = to_number(node.id)
@@ -316,18 +296,18 @@ class RoutingTable:
 
     def _with_prospect(self, waiting: dict[int, Node], now: float) -> list[Node]:
         """The candidates of one bucket that would enter now if they answered."""
-        entries = self._entries.bucket(next(iter(waiting))).values()
+        entries = self.entries.bucket(next(iter(waiting))).values()
         replaces = any(entry.bad for entry in entries)
         settled = len(entries) < self.rules.bucket_nodes or all(self.is_good(entry, now) for entry in entries)
         return [
             node
             for number, node in waiting.items()
             if all(entry.bad for entry in self._rivals(node, number))
-            and (replaces or (settled and self._entries.has_room(number)))
+            and (replaces or (settled and self.entries.has_room(number)))
         ]
 
     def _is_acceptable(self, node: Node, number: int) -> bool:
-        return number != self._entries.own and is_usable(node.endpoint, private_addresses=self.rules.private_addresses)
+        return number != self.entries.own and is_usable(node.endpoint, private_addresses=self.rules.private_addresses)
 
     def _network(self, node: Node, number: int) -> tuple[int, bytes] | None:
         """What one entry has for itself in a bucket; ``None`` where the address alone counts."""
@@ -341,4 +321,4 @@ class RoutingTable:
         return address if self.rules.private_addresses else network_of(address, 32, 64)
 
     def _index(self, number: int) -> int:
-        return shared_bits(number ^ self._entries.own)
+        return shared_bits(number ^ self.entries.own)

@@ -91,6 +91,6 @@ def counted(node: DhtNode) -> Iterator[tuple[str, int]]:
     yield "dht.packets.out", node.counts.packets_out
     yield "dht.bytes.in", node.counts.bytes_in
     yield "dht.bytes.out", node.counts.bytes_out
-    for kind, entries in (("nodes", node.table), ("hashes", node.announced)):
+    for kind, entries in (("nodes", node.table.entries), ("hashes", node.announced.swarms)):
         yield f"dht.{kind}.added", entries.added
         yield f"dht.{kind}.dropped", entries.dropped

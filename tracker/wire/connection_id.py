@@ -1,4 +1,5 @@
-"""Connection ids of the UDP tracker protocol (BEP 15): they prove that a sender receives at its address.
+"""Connection ids of the UDP tracker protocol (BEP 15), and tokens of the DHT's announces (BEP 5): they prove that a
+sender receives at its address.
 
 Nothing is stored per client. An id holds a slot of time, and a hash of the slot and the address, keyed by the secret in
 the store. So every process and host on one store accepts the ids of the others, also after a restart. An id is valid in
@@ -8,8 +9,6 @@ five. The slot before and the one after the current slot are accepted, because t
 
 import hashlib
 from hmac import compare_digest
-
-from tracker.bittorrent import Address
 
 SLOT_SECONDS = 300
 CONNECTION_ID_LENGTH = 8
@@ -22,7 +21,7 @@ _HASH_LENGTH = CONNECTION_ID_LENGTH - 1
 
 
 class ConnectionIds:
-    """``secret`` is the 32 bytes that all trackers on one store share."""
+    """``secret`` is 32 bytes: for connection ids those that all trackers on one store share. An id is 8 bytes."""
 
     def __init__(self, secret: bytes) -> None:
         self._keyed = hashlib.blake2b(digest_size=_HASH_LENGTH, key=secret[:64], person=b"udp-connection")
@@ -32,15 +31,18 @@ class ConnectionIds:
         self._accepted: dict[int, hashlib.blake2b] = {}
         """First byte -> the hash of the slot, for the slots whose ids are valid now. Computed once per slot."""
 
-    def issue(self, address: Address, now: float) -> bytes:
-        """The id for ``address`` (packed, without its port: NATs change ports); ``now`` is epoch seconds."""
+    def issue(self, address: bytes, now: float) -> bytes:
+        """The id for ``address`` (packed, without its port: NATs change ports); ``now`` is seconds, not below 0.
+
+        A token of the DHT holds for one torrent, whose info hash follows the address.
+        """
         if not self._begin <= now < self._end:
             self._enter_slot(now)
         keyed = self._accepted[self._first].copy()
         keyed.update(address)
         return bytes((self._first,)) + keyed.digest()
 
-    def is_valid(self, connection_id: bytes, address: Address, now: float) -> bool:
+    def is_valid(self, connection_id: bytes, address: bytes, now: float) -> bool:
         """Whether this tracker, or another on the same store, issued the id to ``address`` recently."""
         if not self._begin <= now < self._end:
             self._enter_slot(now)

@@ -337,10 +337,10 @@ class StatusWorker:
             externals={
                 family: format_address(Address(address))
                 for family, node in self.nodes.items()
-                if (address := node.external_address) is not None
+                if (address := node.external.address) is not None
             },
             buckets={
-                family: {bucket: size for bucket, size in enumerate(node.table.sizes()) if size}
+                family: {bucket: size for bucket, size in enumerate(node.table.entries.sizes()) if size}
                 for family, node in self.nodes.items()
             },
             hashes=sum(len(node.announced) for node in nodes),

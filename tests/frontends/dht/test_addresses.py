@@ -39,7 +39,7 @@ def test_our_ids_follow_the_addresses_that_libtorrent_sees() -> None:
 def has_found(node: DhtNode, host: str) -> bool:
     own = pack_address(host)
     assert own is not None
-    return node.external_address == own and fits_address(node.id, Address(own)) and len(node.table) >= 8
+    return node.external.address == own and fits_address(node.id, Address(own)) and len(node.table) >= 8
 
 
 async def main() -> None:

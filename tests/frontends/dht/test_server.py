@@ -152,12 +152,12 @@ class TestOurId:
                 await answered(served, "127.9.0.1", 100 + turn, Endpoint(bytes((99, 9, 9, 9)) + b"\1\1"))
             for network in range(1, 20):
                 await answered(served, f"127.{network}.0.2", network, packed("10.0.0.1", 1))
-            assert served.node.id == before and not served.node.external_address
+            assert served.node.id == before and not served.node.external.address
             for network in range(1, 6):
                 assert served.node.id == before
                 await answered(served, f"127.{network}.0.1", 50 + network, OURS)
             own, seen = served.node.id, Address(OURS[:4])
-            assert own != before and fits_address(own, seen) and served.node.external_address == seen
+            assert own != before and fits_address(own, seen) and served.node.external.address == seen
             reply = await served.answer(Query(b"aa", ASKER, Ping()))
             assert isinstance(reply, Answer) and reply.id == own
             assert len(served.node.table) > 5, "the nodes are filed anew, and kept"
