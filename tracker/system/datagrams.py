@@ -5,9 +5,6 @@ kernel spreads clients over them by address and port, so the packets of one clie
 sockets and keeps them: a process that replaces another finds the packets that waited.
 """
 
-import asyncio
-import errno
-import os
 import socket
 import struct
 import sys
@@ -15,10 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracker.errors import StartupError
-from tracker.system.listeners import BIND_FAILURES, has_no_ipv6
-from tracker.system.logger import Logger
-from tracker.wire.endpoint import split_address
+from tracker.system.listeners import bind_all, bound
 
 Ancillary = list[tuple[int, int, bytes]]
 """Control messages of one datagram: (level, type, data)."""
@@ -37,8 +31,6 @@ _MEMINFO = struct.Struct("@9I")
 _PKTINFO4, _PKTINFO6 = struct.Struct("@I4s4s"), struct.Struct("@16sI")
 """(interface, address to answer from, destination); (address, interface)."""
 _ANCILLARY_BYTES = socket.CMSG_SPACE(max(_PKTINFO4.size, _PKTINFO6.size))
-
-log = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +105,13 @@ async def open_datagram_sockets(
     ``receive_buffer`` is asked for in bytes; the system may grant less.
     """
     groups: list[list[DatagramSocket]] = []
+
+    def open_group(family: int, address: Any) -> None:
+        groups.append(_open_group(family, address, processes))
+
     try:
         for text in listen:
-            groups += await _open(text, processes)
+            await bind_all(text, socket.SOCK_DGRAM, open_group)
         for each in (each for group in groups for each in group):
             _grow_buffer(each, receive_buffer)
     except BaseException:
@@ -129,60 +125,26 @@ def close_all(sockets: Sequence[Sequence[DatagramSocket]]) -> None:
         each.close()
 
 
-async def _open(text: str, processes: int) -> list[list[DatagramSocket]]:
-    """For each address that the name stands for: a socket for each process."""
-    host, port = split_address(text)
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
-        )
-    except OSError as error:
-        raise _startup_error(text, error) from None
-    opened: list[list[DatagramSocket]] = []
-    for family, address in dict.fromkeys((item[0], item[4]) for item in found):
-        try:
-            opened.append(_open_group(family, address, processes))
-        except OSError as error:
-            if not has_no_ipv6(error, family, str(address[0])):
-                close_all(opened)
-                raise _startup_error(text, error) from None
-            log.warning("IPv6 is not available; address skipped", listen=text)
-    return opened
-
-
 def _open_group(family: int, address: Any, processes: int) -> list[DatagramSocket]:
     """Sockets of one address. Several share its port; so would another program's, hence the first try alone."""
+    alone = _bound(family, address)
     if processes == 1:
-        return [_bound(family, address, shared=False)]
-    alone = _bound(family, address, shared=False)
+        return [alone]
     address = alone.socket.getsockname()
     alone.close()
     group: list[DatagramSocket] = []
     try:
-        group.extend(_bound(family, address, shared=True) for _ in range(processes))
+        group.extend(_bound(family, address, (socket.SOL_SOCKET, socket.SO_REUSEPORT)) for _ in range(processes))
     except BaseException:
         close_all([group])
         raise
     return group
 
 
-def _bound(family: int, address: Any, *, shared: bool) -> DatagramSocket:
-    sock = socket.socket(family, socket.SOCK_DGRAM)
-    try:
-        if shared:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if KNOWS_DESTINATION and address[0] in _WILDCARDS:
-            option = _RECEIVE_DESTINATION6 if family == socket.AF_INET6 else _RECEIVE_DESTINATION4
-            sock.setsockopt(*option, 1)
-        sock.bind(address)
-        sock.setblocking(False)
-        host, port = sock.getsockname()[:2]
-        return DatagramSocket(sock, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-    except BaseException:
-        sock.close()
-        raise
+def _bound(family: int, address: Any, *options: tuple[int, int]) -> DatagramSocket:
+    if KNOWS_DESTINATION and address[0] in _WILDCARDS:
+        options += (_RECEIVE_DESTINATION6 if family == socket.AF_INET6 else _RECEIVE_DESTINATION4,)
+    return DatagramSocket(*bound(family, socket.SOCK_DGRAM, address, *options))
 
 
 def _grow_buffer(opened: DatagramSocket, wanted: int) -> None:
@@ -192,9 +154,3 @@ def _grow_buffer(opened: DatagramSocket, wanted: int) -> None:
             opened.socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE if _LINUX else socket.SO_RCVBUF, wanted)
         except OSError:  # that needs a privilege
             opened.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
-
-
-def _startup_error(text: str, error: OSError) -> StartupError:
-    code = error.errno or 0
-    reason = BIND_FAILURES.get(code) or error.strerror or os.strerror(code or errno.EINVAL)
-    return StartupError(f"cannot listen on {text} (UDP): {reason}")

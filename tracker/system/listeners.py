@@ -12,7 +12,8 @@ import socket
 import stat
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ UNIX_MODE = 0o660
 # From Python 3.13 on a server removes its socket file when it closes. Web processes share that file.
 _KEEP_FILE: Mapping[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EADDRNOTAVAIL)
-BIND_FAILURES = {
+_BIND_FAILURES = {
     errno.EADDRINUSE: "the address is in use by another process",
     errno.EACCES: "permission denied (ports below 1024 need a privilege)",
     errno.EADDRNOTAVAIL: "this machine does not have the address",
@@ -136,9 +137,19 @@ async def open_listeners(listen: Sequence[str], backlog: int = BACKLOG) -> list[
     On a system without IPv6, IPv6 addresses are skipped with a warning, as long as one address works.
     """
     listeners: list[Listener] = []
+
+    def listen_on(family: int, address: Any) -> None:
+        sock, shown = bound(family, socket.SOCK_STREAM, address, (socket.SOL_SOCKET, socket.SO_REUSEADDR))
+        listeners.append(Listener(sock, shown, backlog=backlog))
+        sock.listen(backlog)
+
     try:
         for text in listen:
-            listeners += await _open(text, backlog)
+            if text.startswith("unix:"):
+                with _errors_explained(text):
+                    listeners.append(_open_unix(Path(text.removeprefix("unix:")), backlog))
+            else:
+                await bind_all(text, socket.SOCK_STREAM, listen_on)
         if not listeners:
             raise StartupError(f"cannot listen on {', '.join(listen) or 'no address'}: configure a usable address")
     except BaseException:
@@ -148,55 +159,50 @@ async def open_listeners(listen: Sequence[str], backlog: int = BACKLOG) -> list[
     return listeners
 
 
-async def _open(text: str, backlog: int) -> list[Listener]:
+async def bind_all(text: str, kind: int, bind: Callable[[int, Any], None]) -> None:
+    """Calls ``bind`` with the family and address of each address that ``host:port`` stands for. Raises StartupError.
+
+    On a system without IPv6, IPv6 addresses are skipped with a warning.
+    """
+    host, port = split_address(text)
+    with _errors_explained(f"{text} (UDP)" if kind == socket.SOCK_DGRAM else text):
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
+        for family, address in dict.fromkeys((item[0], item[4]) for item in found):
+            try:
+                bind(family, address)
+            except OSError as error:
+                # An address that belongs to another machine is a mistake in the settings.
+                everywhere = address[0] in ("::", "::1") or error.errno != errno.EADDRNOTAVAIL
+                if family != socket.AF_INET6 or error.errno not in _NO_IPV6 or not everywhere:
+                    raise
+                log.warning("IPv6 is not available; address skipped", listen=text)
+
+
+def bound(family: int, kind: int, address: Any, *options: tuple[int, int]) -> tuple[socket.socket, str]:
+    """A bound socket with these options (level, name), and its address as in the settings, with the real port."""
+    sock = socket.socket(family, kind)
     try:
-        if text.startswith("unix:"):
-            return [_open_unix(Path(text.removeprefix("unix:")), backlog)]
-        host, port = split_address(text)
-        found = await asyncio.get_running_loop().getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        return [
-            listener
-            for family, address in dict.fromkeys((item[0], item[4]) for item in found)
-            if (listener := _open_tcp(text, family, address, backlog)) is not None
-        ]
+        for option in options:
+            sock.setsockopt(*option, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+        sock.setblocking(False)
+        host, port = sock.getsockname()[:2]
+    except BaseException:
+        sock.close()
+        raise
+    return sock, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@contextmanager
+def _errors_explained(text: str) -> Iterator[None]:
+    """Raises StartupError for an OSError in the block."""
+    try:
+        yield
     except OSError as error:
-        reason = BIND_FAILURES.get(error.errno or 0) or error.strerror or str(error)
+        reason = _BIND_FAILURES.get(error.errno or 0) or error.strerror or str(error)
         raise StartupError(f"cannot listen on {text}: {reason}") from None
-
-
-def _open_tcp(text: str, family: int, address: Any, backlog: int) -> Listener | None:
-    """A listening TCP socket; None for an IPv6 address on a system without IPv6."""
-    try:
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            return _listening(sock, address, backlog)
-        except BaseException:
-            sock.close()
-            raise
-    except OSError as error:
-        if not has_no_ipv6(error, family, address[0]):
-            raise
-        log.warning("IPv6 is not available; address skipped", listen=text)
-        return None
-
-
-def _listening(sock: socket.socket, address: Any, backlog: int) -> Listener:
-    sock.bind(address)
-    sock.listen(backlog)
-    sock.setblocking(False)
-    host, port = sock.getsockname()[:2]
-    return Listener(sock, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", backlog=backlog)
-
-
-def has_no_ipv6(error: OSError, family: int, host: str) -> bool:
-    """Whether the system has no IPv6. An address that belongs to another machine is a mistake in the settings."""
-    everywhere = host in ("::", "::1") or error.errno != errno.EADDRNOTAVAIL
-    return family == socket.AF_INET6 and error.errno in _NO_IPV6 and everywhere
 
 
 def _open_unix(path: Path, backlog: int) -> Listener:

@@ -51,7 +51,15 @@ def configure(choices: Choices, stream: IO[str] | None = None) -> "Writer":
     stream = sys.stderr if stream is None else stream
     human = choices.format == "human" or (choices.format == "auto" and stream.isatty())
     level = logging.getLevelNamesMapping()[choices.level.upper()]
-    shared = _shared_processors()
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+        mask_event,
+    ]
     writer = Writer(stream)
     writer.setFormatter(_formatter(shared, human, colours=human and stream.isatty() and "NO_COLOR" not in os.environ))
     structlog.configure(
@@ -77,18 +85,6 @@ def write_rendered(line: str) -> None:
         writers[0].put(line)
     else:
         sys.stderr.write(f"{line}\n")
-
-
-def _shared_processors() -> list[Processor]:
-    return [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.StackInfoRenderer(),
-        structlog.processors.format_exc_info,
-        mask_event,
-    ]
 
 
 def _formatter(shared: list[Processor], human: bool, colours: bool) -> logging.Formatter:
@@ -190,7 +186,9 @@ class Writer(logging.Handler):
             self._write(line)
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
-                self._write(self.format(_dropped_record(dropped)))
+                text = f"{dropped} log lines dropped: the reader is too slow"
+                record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None)
+                self._write(self.format(record))
 
     def _write(self, line: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # the reader is gone or the stream is closed: continue
@@ -199,8 +197,3 @@ class Writer(logging.Handler):
             except UnicodeEncodeError:
                 self._stream.write(line.encode("ascii", "backslashreplace").decode() + "\n")
             self._stream.flush()
-
-
-def _dropped_record(lines: int) -> logging.LogRecord:
-    text = f"{lines} log lines dropped: the reader is too slow"
-    return logging.LogRecord("tracker.system.logs", logging.WARNING, __file__, 0, text, None, None)

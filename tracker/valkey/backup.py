@@ -5,7 +5,6 @@ append-only file: a server with an append-only file ignores a snapshot beside it
 """
 
 import asyncio
-import fcntl
 import os
 import re
 import shutil
@@ -22,7 +21,7 @@ from tracker.store.client.connection import Connection, connect
 from tracker.store.client.server_info import read_info
 from tracker.system.logger import Logger
 from tracker.system.private_file import private_file, sync_directory
-from tracker.valkey.data_directory import FILES, MANIFEST, NEW_FILES, STAGING, DataDirectory
+from tracker.valkey.data_directory import FILES, MANIFEST, NEW_FILES, STAGING, DataDirectory, try_lock
 from tracker.valkey.server import EmbeddedValkey, server_binary
 
 _BASE = "appendonly.aof.1.base.rdb"
@@ -68,16 +67,15 @@ def _alone(directory: Path) -> Iterator[None]:
     """Allows one backup at a time: the snapshot has a fixed name."""
     lock = os.open(directory / "backup.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not try_lock(lock):
+            raise BackupError("another backup of this store is running")
         yield
-    except BlockingIOError:
-        raise BackupError("another backup of this store is running") from None
     finally:
         os.close(lock)
 
 
 async def _save(connection: Connection) -> None:
-    before = int((await _persistence(connection))["rdb_saves"])
+    before = int((await read_info(connection, "persistence"))["rdb_saves"])
     while True:
         try:
             await connection.command("BGSAVE", "SCHEDULE")  # after a running rewrite of the append-only file
@@ -89,7 +87,7 @@ async def _save(connection: Connection) -> None:
     idle = 0
     while True:
         await asyncio.sleep(_POLL_SECONDS)
-        state = await _persistence(connection)
+        state = await read_info(connection, "persistence")
         if int(state["rdb_bgsave_in_progress"]):  # rdb_saves counts it from its start
             continue
         if int(state["rdb_saves"]) > before and state["rdb_last_bgsave_status"] == "ok":
@@ -97,10 +95,6 @@ async def _save(connection: Connection) -> None:
         idle = 0 if int(state["aof_rewrite_in_progress"]) else idle + 1
         if idle > _FAILED_POLLS:
             raise BackupError("the store could not write its snapshot: check its log and the free disk space")
-
-
-async def _persistence(connection: Connection) -> dict[str, str]:
-    return await read_info(connection, "persistence")
 
 
 def _copy_checked(source: Path, target: Path) -> int:

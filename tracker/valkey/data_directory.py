@@ -6,7 +6,8 @@ import os
 import shutil
 import stat
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tracker.errors import StartupError
@@ -69,7 +70,7 @@ class DataDirectory:
         """Completes an interrupted restore whose data is ready, and removes incomplete data. Call it with both locks
         held."""
         new, files = self.path / NEW_FILES, self.path / FILES
-        try:
+        with usable(self.path):
             if (self.path / STAGING).exists():
                 shutil.rmtree(self.path / STAGING)
             if (new / MANIFEST).exists() and not files.exists():
@@ -77,8 +78,6 @@ class DataDirectory:
                 self._log.warning("finished a restore that was interrupted", directory=str(self.path))
             elif new.exists():
                 shutil.rmtree(new)
-        except OSError as error:
-            raise unusable(self.path, error) from error
 
     def appended_bytes(self) -> int:
         """Bytes that the server wrote since the last rewrite of its append-only file; a start runs them as commands."""
@@ -94,20 +93,16 @@ class DataDirectory:
 
     def _write(self, text: bytes) -> None:
         assert self._lock is not None, "not claimed"
-        try:
+        with usable(self.path):
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, text, 0)
-        except OSError as error:
-            raise unusable(self.path, error) from error
 
     def _prepare(self) -> None:
-        try:
+        with usable(self.path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             mode = stat.S_IMODE(self.path.stat().st_mode)
             if mode & 0o077:
                 self._make_private(mode)
-        except OSError as error:
-            raise unusable(self.path, error) from error
 
     def _make_private(self, mode: int) -> None:
         """Changes only an empty directory, or one that a tracker used before. Others may belong to other programs."""
@@ -117,31 +112,21 @@ class DataDirectory:
             self.path.chmod(0o700)
 
     async def _acquire(self, name: str, *, wait_while_running: bool) -> int:
-        try:
+        with usable(self.path):
             lock = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise unusable(self.path, error) from error
         try:
             deadline = time.monotonic() + WAIT_SECONDS
-            while not self._try_lock(lock):
-                text = os.pread(lock, 20, 0).split(b"\n")[0]
-                pid = int(text) if text.isdigit() else None
-                if time.monotonic() > deadline or not (wait_while_running or _is_gone(pid)):
-                    raise self._in_use(name, pid)
-                await asyncio.sleep(0.05)
+            with usable(self.path):
+                while not try_lock(lock):
+                    text = os.pread(lock, 20, 0).split(b"\n")[0]
+                    pid = int(text) if text.isdigit() else None
+                    if time.monotonic() > deadline or not (wait_while_running or _is_gone(pid)):
+                        raise self._in_use(name, pid)
+                    await asyncio.sleep(0.05)
         except BaseException:
             os.close(lock)
             raise
         return lock
-
-    def _try_lock(self, lock: int) -> bool:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            raise unusable(self.path, error) from error
-        return True
 
     def _in_use(self, name: str, pid: int | None) -> StartupError:
         if name == "server.lock":
@@ -155,9 +140,23 @@ class DataDirectory:
         )
 
 
-def unusable(directory: Path, error: OSError) -> StartupError:
-    reason = "not a directory" if isinstance(error, FileExistsError) else error.strerror or error
-    return StartupError(f"cannot use data directory {directory}: {reason}")
+@contextmanager
+def usable(directory: Path) -> Iterator[None]:
+    """Raises StartupError for an OSError in the block."""
+    try:
+        yield
+    except OSError as error:
+        reason = "not a directory" if isinstance(error, FileExistsError) else error.strerror or error
+        raise StartupError(f"cannot use data directory {directory}: {reason}") from error
+
+
+def try_lock(lock: int) -> bool:
+    """Whether this process has got the lock. Raises OSError on a file system without such locks."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_gone(pid: int | None) -> bool:

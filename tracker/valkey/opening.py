@@ -4,18 +4,17 @@ This module knows nothing of the store's contents, so a tracker can start its se
 """
 
 import asyncio
-import fcntl
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tracker.errors import StartupError
 from tracker.settings.model import Settings
 from tracker.system.logger import Logger
-from tracker.valkey.data_directory import unusable
+from tracker.valkey.data_directory import try_lock, usable
 from tracker.valkey.server import EmbeddedValkey
 
 LOCK_SECONDS = 15.0
@@ -73,28 +72,17 @@ async def _start_lock(directory: Path) -> AsyncIterator[None]:
     handle = _open_directory(directory)
     try:
         deadline = time.monotonic() + LOCK_SECONDS
-        while not _try_lock(handle):
-            if time.monotonic() > deadline:
-                raise StartupError(f"data directory {directory} is in use by another command: try again later")
-            await asyncio.sleep(0.05)
+        with suppress(OSError):  # there are no locks
+            while not try_lock(handle):
+                if time.monotonic() > deadline:
+                    raise StartupError(f"data directory {directory} is in use by another command: try again later")
+                await asyncio.sleep(0.05)
         yield
     finally:
         os.close(handle)
 
 
 def _open_directory(directory: Path) -> int:
-    try:
+    with usable(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise unusable(directory, error) from error
-
-
-def _try_lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
