@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ class GeoIP:
         self._suspect: Signature | None = None
         self._logged: Signature | None = None
         self._rejected: Signature | None = None
-        self._reload(may_be_incomplete=False)
+        self.refresh(may_be_incomplete=False)
 
     def lookup(self, address: bytes) -> Place | None:
         """The place of a packed address (4 or 16 bytes); None when unknown. Never raises."""
@@ -141,13 +141,6 @@ class GeoIP:
         """The same, but UNKNOWN for an address that the database in use does not have; None without a database."""
         return self.lookup(address) or (UNKNOWN if self._database else None)
 
-    def refresh(self) -> None:
-        """Opens a new or replaced file. Call this every few seconds.
-
-        The previous database stays in use until a usable file is there.
-        """
-        self._reload(may_be_incomplete=True)
-
     def use(self, path: Path | None) -> None:
         """Switches to the database at ``path``; None for none."""
         if path == self._path:
@@ -156,7 +149,7 @@ class GeoIP:
         self._logged = self._rejected = None
         if path is None:
             self.close()
-        self._reload(may_be_incomplete=False)
+        self.refresh(may_be_incomplete=False)
 
     def describe(self) -> Description | None:
         """The database in use."""
@@ -165,11 +158,15 @@ class GeoIP:
     def close(self) -> None:
         """Unmaps the file. All addresses are unknown until the next refresh."""
         if self._database is not None:
-            self._database.close()
+            self._database.reader.close()
         self._database = self._cached_find = None
 
-    def _reload(self, *, may_be_incomplete: bool) -> None:
-        """``may_be_incomplete``: an unusable file may be half written; it is logged if unchanged at the next look."""
+    def refresh(self, *, may_be_incomplete: bool = True) -> None:
+        """Opens a new or replaced file. Call this every few seconds.
+
+        The previous database stays in use until a usable file is there. ``may_be_incomplete``: an unusable file may be
+        half written; it is logged if unchanged at the next look.
+        """
         if self._path is None:
             return
         seen = _signature(self._path)
@@ -236,32 +233,25 @@ class _Database:
         self.signature = signature
         self.damaged = False
         # Memory-mapped, and read by the C reader where it is installed.
-        self._reader = _open(path, geoip2.database.Reader)
+        self.reader = _open(path, geoip2.database.Reader)
         try:
-            metadata = self._reader.metadata()
+            metadata = self.reader.metadata()
             self.description = _describe(path, metadata)
             self._ipv6 = metadata.ip_version == 6
-            self._read = _method(self._reader, self.description.database_type)
+            self._read = _method(self.reader, self.description.database_type)
             _sample(path, ipv6=self._ipv6)
         except Exception as error:
-            self._reader.close()
+            self.reader.close()
             if isinstance(error, _Unusable):
                 raise
             raise _Unusable(_INVALID) from None  # a damaged file may raise anything
 
-    def close(self) -> None:
-        self._reader.close()
-
     def find(self, packed: bytes) -> Place | None:
         """May raise any exception where the file is damaged."""
-        address: IPv4Address | IPv6Address
-        if len(packed) == 4:
-            address = IPv4Address(packed)
-        elif len(packed) == 16:
-            address = IPv6Address(packed)
-            address = address.ipv4_mapped or address
-        else:
+        if len(packed) not in (4, 16):
             return None
+        address = ip_address(packed)
+        address = getattr(address, "ipv4_mapped", None) or address
         if address.version == 6 and not self._ipv6:
             return None
         try:
@@ -272,12 +262,9 @@ class _Database:
 
 def _method(reader: geoip2.database.Reader, database_type: str) -> Callable[[Address], geoip2.models.Country]:
     """Raises StopIteration for a database without places."""
-    methods: dict[str, Callable[[Address], geoip2.models.Country]] = {
-        "Enterprise": reader.enterprise,
-        "City": reader.city,
-        "Country": reader.country,
-    }
-    return methods[next(word for word in _PLACES if word in database_type)]
+    method: Callable[[Address], geoip2.models.Country]
+    method = getattr(reader, next(word for word in _PLACES if word in database_type).lower())
+    return method
 
 
 def _open(path: Path, open_database: Callable[[Path], Any]) -> Any:
