@@ -118,4 +118,3 @@ class QueryError(Exception):
         super().__init__(text)
         self.transaction = transaction
         self.code = code
-        self.text = text

@@ -9,6 +9,7 @@ stopped the process for 20 to 100 ms several times a second.
 
 import re
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 _TOKEN = re.compile(rb"(0|[1-9]\d{0,8}):|i(0|-?[1-9]\d{0,18})e|[dl]")
@@ -94,14 +95,13 @@ def _append(value: Any, add: Callable[[bytes], None]) -> None:
         raise TypeError(f"{type(value).__name__} cannot be bencoded")
 
 
+@dataclass(slots=True, eq=False)
 class _Reader:
-    __slots__ = ("at", "data", "is_sorted", "left")
-
-    def __init__(self, data: bytes, max_values: int) -> None:
-        self.data = data
-        self.at = 0
-        self.left = max_values
-        self.is_sorted = True
+    data: bytes
+    left: int
+    """How many more values there may be."""
+    at: int = 0
+    is_sorted: bool = True
 
     def value(self, depth: int) -> Any:
         """The value that begins at ``at``. ``depth`` is how many containers it may have inside each other."""
@@ -114,12 +114,9 @@ class _Reader:
             raise BencodeError("too deep")
         if self.data[match.start()] == _DICTIONARY:
             return self._dictionary(depth - 1)
-        return self._list(depth - 1)
-
-    def _list(self, depth: int) -> list[Any]:
         values = []
         while not self.ended():
-            values.append(self.value(depth))
+            values.append(self.value(depth - 1))
         return values
 
     def _dictionary(self, depth: int) -> dict[bytes, Any]:

@@ -78,11 +78,8 @@ def split_endpoints(packed: bytes, size: int) -> Iterator[tuple[Address, int]]:
 
     Ignores an incomplete last endpoint.
     """
-    for start in range(0, len(packed) - size + 1, size):
-        yield (
-            Address(packed[start : start + size - 2]),
-            int.from_bytes(packed[start + size - 2 : start + size], "big"),
-        )
+    for end in range(size, len(packed) + 1, size):
+        yield Address(packed[end - size : end - 2]), int.from_bytes(packed[end - 2 : end], "big")
 
 
 def split_address(address: str) -> tuple[str, int]:

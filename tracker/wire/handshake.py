@@ -178,7 +178,10 @@ class ShownPieces:
     def add(self, message: Message) -> None:
         """Messages of other kinds change nothing."""
         if message.kind is Kind.HAVE:
-            self._show(message.index)
+            if message.index >= self.count:
+                raise PeerProtocolError("piece out of range")
+            self.number += message.index not in self
+            self._bits[message.index // 8] |= 0x80 >> message.index % 8
         elif message.kind in _STATES:
             if self.stated:
                 raise PeerProtocolError("pieces stated twice")
@@ -187,13 +190,6 @@ class ShownPieces:
 
     def __contains__(self, index: int) -> bool:
         return bool(self._bits[index // 8] & 0x80 >> index % 8)
-
-    def _show(self, index: int) -> None:
-        if index >= self.count:
-            raise PeerProtocolError("piece out of range")
-        if index not in self:
-            self._bits[index // 8] |= 0x80 >> index % 8
-            self.number += 1
 
     def _state(self, message: Message) -> None:
         spare = -self.count % 8

@@ -4,7 +4,7 @@ Replies are untrusted: size, depth and number of values are bounded. Every parse
 TrackerReplyError only.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote_from_bytes
 
@@ -115,19 +115,13 @@ def _compact(peers: object, size: int, max_peers: int) -> bytes:
 
 
 def _long_form(peers: list[object], max_peers: int) -> tuple[bytes, bytes]:
-    endpoints = list(_endpoints(peers))
-    packed, packed6 = (
-        b"".join([each for each in endpoints if len(each) == size][:max_peers])
-        for size in (ENDPOINT_LENGTH, ENDPOINT6_LENGTH)
-    )
-    return packed, packed6
-
-
-def _endpoints(peers: list[object]) -> Iterator[bytes]:
+    packed: dict[int, list[bytes]] = {ENDPOINT_LENGTH: [], ENDPOINT6_LENGTH: []}
     for peer in peers:
         if not isinstance(peer, dict):
             raise TrackerReplyError("invalid peers")
         ip, port = peer.get(b"ip"), peer.get(b"port")
         address = pack_address(ip.decode("latin-1")) if isinstance(ip, bytes) else None
         if address and isinstance(port, int) and 0 <= port < 65536:
-            yield pack_endpoint(address, port)
+            packed[len(address) + 2].append(pack_endpoint(address, port))
+    v4, v6 = (b"".join(each[:max_peers]) for each in packed.values())
+    return v4, v6

@@ -299,19 +299,20 @@ def _answer(message: dict[bytes, Any], transaction: bytes) -> Answer:
     fields = message.get(b"r")
     if not isinstance(fields, dict) or not _is_hash(fields.get(b"id")):
         raise KrpcError("no node id")
-    external = _bytes(message, b"ip")
+    external = message.get(b"ip")
     values, token = fields.get(b"values"), _bytes(fields, b"token")
+    endpoints = filter(_is_endpoint, values if isinstance(values, list) else ())
     return Answer(
         transaction,
         NodeId(fields[b"id"]),
         nodes=_bytes(fields, b"nodes"),
         nodes6=_bytes(fields, b"nodes6"),
         token=token if token is not None and len(token) <= MAX_TOKEN_LENGTH else None,
-        values=_endpoints(values) if isinstance(values, list) else (),
+        values=tuple(map(Endpoint, endpoints)),
         samples=_samples(fields),
         seeds_filter=_filter(fields, b"BFsd"),
         peers_filter=_filter(fields, b"BFpe"),
-        external=Endpoint(external) if external is not None and _is_endpoint(external) else None,
+        external=Endpoint(external) if _is_endpoint(external) else None,
         version=_version(message),
     )
 
@@ -336,12 +337,8 @@ def _failure(message: dict[bytes, Any], transaction: bytes) -> Failure:
     return Failure(transaction, code, text[:MAX_ERROR_LENGTH].decode("utf-8", "replace"), _version(message))
 
 
-def _endpoints(values: list[object]) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(value) for value in values if isinstance(value, bytes) and _is_endpoint(value))
-
-
-def _is_endpoint(value: bytes) -> bool:
-    return len(value) in (ENDPOINT_LENGTH, ENDPOINT6_LENGTH)
+def _is_endpoint(value: object) -> TypeGuard[bytes]:
+    return isinstance(value, bytes) and len(value) in (ENDPOINT_LENGTH, ENDPOINT6_LENGTH)
 
 
 def _is_hash(value: object) -> TypeGuard[bytes]:

@@ -18,12 +18,6 @@ _MAX_LENGTH = 64
 
 _INTEGER = re.compile(rb"-?[0-9]{1,10}").fullmatch
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,8}").fullmatch
-_AZUREUS = re.compile(rb"-([A-Za-z0-9~]{2})([0-9A-Za-z.-]{4})-")
-_MAINLINE = re.compile(rb"(A2-|[MQ])(\d{1,3})-(\d{1,3})-(\d{1,3})-")
-_SHADOW = re.compile(rb"([AOQRSTU])([0-9A-Za-z.]{3,5})-*---")
-_TIXATI = re.compile(rb"TIX(\d\d)(\d\d)-")
-_MLDONKEY = re.compile(rb"-ML(\d\.\d\.\d)")
-_OLD_BITCOMET = re.compile(rb"(?:exbc|FUTB)(.)(.)", re.DOTALL)
 
 _AZUREUS_NAMES = {
     "7T": "aTorrent", "AG": "Ares", "AR": "Arctic", "AT": "Artemis", "AX": "BitPump", "AZ": "Vuze",
@@ -58,9 +52,9 @@ def client_name(peer_id: bytes) -> str:
 
     Any bytes give a short printable text; without a readable prefix it is ``"unknown"``.
     """
-    styles = (_azureus, _mainline, _rare, _shadow)
-    if name := next((name for style in styles if (name := style(peer_id))), ""):
-        return name
+    for pattern, name in _STYLES:
+        if match := pattern.match(peer_id):
+            return name(match)
     prefix = printable_prefix(peer_id)
     return prefix if len(prefix) >= _MIN_PREFIX_LENGTH else "unknown"
 
@@ -68,7 +62,6 @@ def client_name(peer_id: bytes) -> str:
 def printable_prefix(peer_id: bytes) -> str:
     """The leading printable characters, at most eight: a prefix for an allow-list or deny-list of clients."""
     prefix = peer_id[:_PREFIX_LENGTH]
-
     length = next((at for at, byte in enumerate(prefix) if not 0x20 < byte < 0x7F), len(prefix))
     return prefix[:length].decode("ascii")
 
@@ -97,38 +90,6 @@ def secret_of(key: bytes, peer_id: PeerId) -> bytes:
     return key.upper().rjust(8, b"0") if _HEX(key) else key[:_MAX_LENGTH]
 
 
-def _azureus(peer_id: bytes) -> str:
-    """``-``, two letters, four digits of a version, ``-``: the style of most programs."""
-    if not (match := _AZUREUS.match(peer_id)):
-        return ""
-    code, version = match[1].decode(), match[2].decode()
-    return f"{_AZUREUS_NAMES.get(code, code)} {_VERSION_STYLES.get(code, _single_digits)(version)}".rstrip()
-
-
-def _mainline(peer_id: bytes) -> str:
-    """``M7-10-1--``, and aria2's ``A2-1-36-0-``."""
-    if not (match := _MAINLINE.match(peer_id)):
-        return ""
-    return f"{_MAINLINE_NAMES[match[1]]} {b'.'.join(match.groups()[1:]).decode()}"
-
-
-def _rare(peer_id: bytes) -> str:
-    if match := _TIXATI.match(peer_id):
-        return f"Tixati {int(match[1])}.{match[2].decode()}"
-    if match := _MLDONKEY.match(peer_id):
-        return f"MLdonkey {match[1].decode()}"
-    if match := _OLD_BITCOMET.match(peer_id):
-        return f"BitComet {match[1][0]}.{match[2][0]:02d}"
-    return ""
-
-
-def _shadow(peer_id: bytes) -> str:
-    """A letter, up to five base-64 digits of a version, at least three dashes: ``T03I-----``."""
-    if not (match := _SHADOW.match(peer_id)):
-        return ""
-    return f"{_SHADOW_NAMES[match[1]]} {'.'.join(str(_SHADOW_DIGITS.index(digit)) for digit in match[2])}"
-
-
 def _single_digits(version: str) -> str:
     """Major, minor, patch, and a fourth unless it is 0 or the letter of a build: ``20B0`` is 2.0.11."""
     numbers = [str(int(digit, 36)) for digit in version if digit.isalnum()]
@@ -155,3 +116,30 @@ _VERSION_STYLES: dict[str, Callable[[str], str]] = {
     "WD": _two_numbers,
     "WW": _two_numbers,
 }
+
+
+def _azureus(match: re.Match[bytes]) -> str:
+    code, version = match[1].decode(), match[2].decode()
+    return f"{_AZUREUS_NAMES.get(code, code)} {_VERSION_STYLES.get(code, _single_digits)(version)}".rstrip()
+
+
+def _mainline(match: re.Match[bytes]) -> str:
+    return f"{_MAINLINE_NAMES[match[1]]} {b'.'.join(match.groups()[1:]).decode()}"
+
+
+def _shadow(match: re.Match[bytes]) -> str:
+    return f"{_SHADOW_NAMES[match[1]]} {'.'.join(str(_SHADOW_DIGITS.index(digit)) for digit in match[2])}"
+
+
+_STYLES: tuple[tuple[re.Pattern[bytes], Callable[[re.Match[bytes]], str]], ...] = (
+    # -, two letters, four digits of a version, -: the style of most programs.
+    (re.compile(rb"-([A-Za-z0-9~]{2})([0-9A-Za-z.-]{4})-"), _azureus),
+    # M7-10-1--, and aria2's A2-1-36-0-.
+    (re.compile(rb"(A2-|[MQ])(\d{1,3})-(\d{1,3})-(\d{1,3})-"), _mainline),
+    (re.compile(rb"TIX(\d\d)(\d\d)-"), lambda match: f"Tixati {int(match[1])}.{match[2].decode()}"),
+    (re.compile(rb"-ML(\d\.\d\.\d)"), lambda match: f"MLdonkey {match[1].decode()}"),
+    (re.compile(rb"(?:exbc|FUTB)(.)(.)", re.DOTALL), lambda match: f"BitComet {match[1][0]}.{match[2][0]:02d}"),
+    # A letter, up to five base-64 digits of a version, at least three dashes: T03I-----.
+    (re.compile(rb"([AOQRSTU])([0-9A-Za-z.]{3,5})-*---"), _shadow),
+)
+"""How programs write their names, and the name of what matches."""

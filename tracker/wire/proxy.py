@@ -83,7 +83,7 @@ def client_address(
     hop = unmap(connection)
     if hop not in trusted:
         return hop
-    for reported in _hops(forwarded_for) if forwarded_for else _rfc7239_hops(forwarded):
+    for reported in _hops(forwarded_for, forwarded):
         if reported is None:
             return hop
         hop = reported
@@ -97,7 +97,7 @@ def named_client(
 ) -> Address:
     """The same for a connection of a trusted proxy; empty where it states no address, as it is not the client."""
     client = client_address(connection, forwarded_for, forwarded, trusted)
-    stated = next(_hops(forwarded_for) if forwarded_for else _rfc7239_hops(forwarded), None)
+    stated = next(_hops(forwarded_for, forwarded), None)
     return Address(b"") if stated is None and client == unmap(connection) else client
 
 
@@ -121,14 +121,11 @@ def parse_proxy_header(buffer: bytes) -> ProxyHeader | None:
     raise ValueError("not a PROXY header")
 
 
-def _hops(lines: Sequence[str]) -> Iterator[Address | None]:
-    for line in reversed(lines):
+def _hops(forwarded_for: Sequence[str], forwarded: Sequence[str]) -> Iterator[Address | None]:
+    for line in reversed(forwarded_for):
         for entry in reversed(line.split(",")):
             yield _node_address(entry.strip())
-
-
-def _rfc7239_hops(lines: Sequence[str]) -> Iterator[Address | None]:
-    for line in reversed(lines):
+    for line in () if forwarded_for else reversed(forwarded):
         for element in _elements_from_the_right(line):
             yield _forwarded_for(element)
 
@@ -191,17 +188,13 @@ def _parse_v1(buffer: bytes) -> ProxyHeader | None:
         return ProxyHeader(end + 2, None)
     if len(words) != 6 or not (_is_port(words[4]) and _is_port(words[5])):
         raise ValueError("invalid PROXY line")
-    return ProxyHeader(end + 2, _v1_source(words[1], words[2], words[3]))
-
-
-def _v1_source(family: str, source_text: str, destination_text: str) -> Address:
-    separator = {"TCP4": ".", "TCP6": ":"}.get(family)
-    source, destination = pack_address(source_text), pack_address(destination_text)
-    if separator is None or source is None or destination is None:
+    _, family, *addresses = words[:4]
+    source, destination = map(pack_address, addresses)
+    if family not in ("TCP4", "TCP6") or source is None or destination is None:
         raise ValueError("invalid PROXY line")
-    if (":" in source_text) != (separator == ":") or (":" in destination_text) != (separator == ":"):
+    if any((":" in each) != (family == "TCP6") for each in addresses):
         raise ValueError("addresses of the PROXY line do not match its family")
-    return source
+    return ProxyHeader(end + 2, source)
 
 
 def _is_port(text: str) -> bool:

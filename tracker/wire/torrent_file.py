@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha1, sha256
 from typing import Any, NamedTuple, NoReturn
 
-from tracker.bittorrent import HASH_LENGTH, InfoHash
+from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, InfoHash
 from tracker.errors import ClientError
 from tracker.names import clean_text
 from tracker.wire.bencode import BencodeError, Entry, decode_entries, encode
@@ -24,8 +24,6 @@ MAX_NAME_LENGTH = 255
 MAX_VALUES = 1_000_000
 """Values and keys in the whole file. One file of a torrent takes about seven."""
 
-_MAX_SIZE = 2**53 - 1
-"""Bytes: the largest number that is exact in JSON and in the store's scripts."""
 _BLOCK = 16384
 """Bytes of a leaf of a v2 torrent's hash trees."""
 _ROOT_LENGTH = 32
@@ -308,7 +306,7 @@ def _pieces(info: Mapping[bytes, Any], files: Iterable[_File], piece_length: int
 
 def _total(files: Iterable[_File]) -> int:
     total = sum(each.length for each in files)
-    if not 0 < total <= _MAX_SIZE:
+    if not 0 < total <= MAX_COUNT:
         _refuse("the torrent is too large" if total else "the torrent is empty")
     return total
 

@@ -237,14 +237,8 @@ def encode_scrape_reply(
     """An entry for each hash, in order; zeros for an unknown torrent, because clients count the entries."""
     unknown = ScrapeFile()
     entries = [files.get(info_hash, unknown) for info_hash in info_hashes]
-    return (
-        _SCRAPE_ACTION
-        + transaction
-        + b"".join(
-            _COUNTS.pack(_at_most(entry.seeders), _at_most(entry.completions), _at_most(entry.leechers))
-            for entry in entries
-        )
-    )
+    numbers = [(_at_most(each.seeders), _at_most(each.completions), _at_most(each.leechers)) for each in entries]
+    return b"".join((_SCRAPE_ACTION, transaction, *(_COUNTS.pack(*each) for each in numbers)))
 
 
 def parse_scrape_reply(packet: bytes, transaction_id: int, requested: int) -> tuple[ScrapeFile, ...]:

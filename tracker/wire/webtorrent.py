@@ -197,17 +197,13 @@ def encode_scrape(reply: ScrapeReply) -> bytes:
     return orjson.dumps({"action": "scrape", "files": files, "flags": {"min_request_interval": interval}})
 
 
-def encode_offer(info_hash: InfoHash, peer_id: PeerId, offer: Offer) -> bytes:
-    """An offer, passed on to the peer that may answer it; ``peer_id`` is the offerer's."""
-    return _passed_on(info_hash, peer_id, offer, "offer")
-
-
 def encode_answer(answer: Answer) -> bytes:
     """An answer, passed on to the peer that made the offer."""
-    return _passed_on(answer.info_hash, answer.peer_id, answer.accepted, "answer")
+    return encode_offer(answer.info_hash, answer.peer_id, answer.accepted, "answer")
 
 
-def _passed_on(info_hash: InfoHash, peer_id: PeerId, session: Offer, kind: str) -> bytes:
+def encode_offer(info_hash: InfoHash, peer_id: PeerId, session: Offer, kind: str = "offer") -> bytes:
+    """An offer, passed on to the peer that may answer it; ``peer_id`` is the offerer's."""
     return orjson.dumps(
         {
             "action": "announce",
