@@ -14,7 +14,7 @@ HERE, THERE = Endpoint(b"\1\2\3\4\1\1"), Endpoint(b"\1\2\3\4\1\2")
 
 
 def ping(endpoint: Endpoint, at: float = 0) -> Pending:
-    return Pending(endpoint, None, "ping", at)
+    return Pending(endpoint, None, sent_at=at)
 
 
 def test_only_the_asked_address_answers_and_only_once() -> None:

@@ -159,7 +159,7 @@ async def _run(
         def changed(info_hash: InfoHash | None) -> None:
             forgetter.changed(info_hash)
             for each in served:
-                each.changed(info_hash)
+                each.cache.forget(info_hash)
 
         async with running(
             *loops,

@@ -5,6 +5,7 @@ entries, or up to twice as many where the others are nearer: the ``capacity`` en
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -13,19 +14,22 @@ from tracker.dht.node_id import ID_BITS, shared_bits
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class Buckets(Generic[T]):
-    """``added`` - ``dropped`` is the number of entries, after any sequence of calls."""
+    """``added`` - ``dropped`` is the number of entries, after any sequence of calls.
 
-    def __init__(self, own: int, capacity: int, *, keep_nearest: bool = True, max_entries: int | None = None) -> None:
-        """``keep_nearest``: whether a full bucket takes more entries that are among the nearest to us."""
-        self.own = own
-        self.capacity = capacity
-        self.added = 0
-        self.dropped = 0
-        self._keep_nearest = keep_nearest
-        self._max_entries = max_entries
-        self._buckets: list[dict[int, T]] = [{} for _ in range(ID_BITS)]
-        self._count = 0
+    ``keep_nearest``: whether a full bucket takes more entries that are among the nearest to us.
+    """
+
+    own: int
+    capacity: int
+    _: KW_ONLY
+    keep_nearest: bool = True
+    max_entries: int | None = None
+    added: int = 0
+    dropped: int = 0
+    _buckets: list[dict[int, T]] = field(default_factory=lambda: [{} for _ in range(ID_BITS)])
+    _count: int = 0
 
     def __len__(self) -> int:
         return self._count
@@ -55,7 +59,7 @@ class Buckets(Generic[T]):
         bucket = self.bucket(key)
         if key in bucket:
             return True
-        if self._max_entries is not None and self._count >= self._max_entries:
+        if self.max_entries is not None and self._count >= self.max_entries:
             return key ^ self.own < self._farthest() ^ self.own and self._bucket_takes(key, bucket)
         return self._bucket_takes(key, bucket)
 
@@ -67,7 +71,7 @@ class Buckets(Generic[T]):
             return None
         if len(bucket) >= 2 * self.capacity:
             return max(bucket, key=self.own.__xor__)
-        if self._max_entries is not None and self._count >= self._max_entries:
+        if self.max_entries is not None and self._count >= self.max_entries:
             return self._farthest()
         return None
 
@@ -136,7 +140,7 @@ class Buckets(Generic[T]):
     def _bucket_takes(self, key: int, bucket: dict[int, T]) -> bool:
         if len(bucket) < self.capacity:
             return True
-        if not self._keep_nearest:
+        if not self.keep_nearest:
             return False
         own, distance = self.own, key ^ self.own
         nearer = sum(map(len, self._buckets[shared_bits(distance) + 1 :]))

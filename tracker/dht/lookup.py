@@ -5,7 +5,7 @@ This only decides. The caller sends the queries, and reports answers and failure
 
 from bisect import insort
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -60,60 +60,28 @@ class LookupResult(NamedTuple):
     """The nearest nodes that answered, in order."""
 
 
-@dataclass(slots=True)
-class _Findings:
-    private_addresses: bool
-    external: Address | None
-    peers: dict[Endpoint, set[bytes]] = field(default_factory=dict)
-    seeds_filter: bytes = bytes(FILTER_LENGTH)
-    peers_filter: bytes = bytes(FILTER_LENGTH)
-
-    def add(self, answer: Answer, teller: Address) -> None:
-        if answer.seeds_filter is not None and answer.peers_filter is not None:
-            self.seeds_filter = bloom.union(self.seeds_filter, answer.seeds_filter)
-            self.peers_filter = bloom.union(self.peers_filter, answer.peers_filter)
-        network = network_of(teller, 16, 32)
-        for endpoint in answer.values[:MAX_NAMED_PEERS]:
-            known = endpoint in self.peers
-            new = (
-                len(self.peers) < MAX_PEERS
-                and len(endpoint[:-2]) == len(teller)
-                and endpoint[:-2] != self.external
-                and is_usable(endpoint, private_addresses=self.private_addresses)
-            )
-            if known or new:
-                self.peers.setdefault(endpoint, set()).add(network)
-
-    def counts(self) -> tuple[float, float]:
-        """Seeds and leechers. A peer without a known kind counts as a leecher."""
-        others = (endpoint[:-2] for endpoint in self.peers if not bloom.contains(self.seeds_filter, endpoint[:-2]))
-        peers = bloom.filter_of(others, self.peers_filter)
-        return bloom.estimate(self.seeds_filter), bloom.estimate(peers)
-
-
+@dataclass(eq=False)
 class Lookup:
-    def __init__(
-        self,
-        target: bytes,
-        start: Iterable[Node],
-        now: float,
-        *,
-        own: int,
-        private_addresses: bool = False,
-        external: Address | None = None,
-    ) -> None:
-        """``start``: the nearest nodes that are known. ``own``: our id, which is never asked. ``private_addresses``:
-        as of the routing table's rules. ``external``: our own address, where no peer is."""
-        self.target = target
-        self.started = now
-        self._number = to_number(target)
-        self._own = own
-        self._private_addresses = private_addresses
+    """``start``: the nearest nodes that are known. ``own``: our id, which is never asked. ``private_addresses``: as of
+    the routing table's rules. ``external``: our own address, where no peer is."""
+
+    target: bytes
+    start: InitVar[Iterable[Node]]
+    started: float
+    _: KW_ONLY
+    own: int
+    private_addresses: bool = False
+    external: Address | None = None
+    _queries: int = 0
+    _seeds_filter: bytes = bytes(FILTER_LENGTH)
+    _peers_filter: bytes = bytes(FILTER_LENGTH)
+
+    def __post_init__(self, start: Iterable[Node]) -> None:
+        self._number = to_number(self.target)
         self._candidates: list[_Candidate] = []  # nearest first
         self._by_node: dict[Node, _Candidate] = {}
         self._networks: set[bytes] = set()
-        self._queries = 0
-        self._findings = _Findings(private_addresses, external)
+        self._peers: dict[Endpoint, set[bytes]] = {}
         self._add(start)
 
     def next_queries(self, now: float) -> list[Node]:
@@ -138,12 +106,27 @@ class Lookup:
             return
         candidate.state = _State.ANSWERED
         address = Address(node.endpoint[:-2])
-        self._findings.add(answer, address)
+        self._add_findings(answer, address)
         if len(address) == 4:
             named = split_nodes(answer.nodes, NODE_LENGTH)
         else:
             named = split_nodes(answer.nodes6, NODE6_LENGTH)
         candidate.named = self._add(named[: 2 * ANSWER_NODES])
+
+    def _add_findings(self, answer: Answer, teller: Address) -> None:
+        if answer.seeds_filter is not None and answer.peers_filter is not None:
+            self._seeds_filter = bloom.union(self._seeds_filter, answer.seeds_filter)
+            self._peers_filter = bloom.union(self._peers_filter, answer.peers_filter)
+        network = network_of(teller, 16, 32)
+        for endpoint in answer.values[:MAX_NAMED_PEERS]:
+            new = (
+                len(self._peers) < MAX_PEERS
+                and len(endpoint[:-2]) == len(teller)
+                and endpoint[:-2] != self.external
+                and is_usable(endpoint, private_addresses=self.private_addresses)
+            )
+            if new or endpoint in self._peers:
+                self._peers.setdefault(endpoint, set()).add(network)
 
     def on_failure(self, node: Node) -> None:
         """The node did not answer, or with an error."""
@@ -170,12 +153,14 @@ class Lookup:
         return _State.WAITING not in states or self._queries >= MAX_QUERIES
 
     def result(self) -> LookupResult:
-        seeds, leechers = self._findings.counts()
+        # A peer without a known kind counts as a leecher.
+        others = (endpoint[:-2] for endpoint in self._peers if not bloom.contains(self._seeds_filter, endpoint[:-2]))
+        leechers = bloom.filter_of(others, self._peers_filter)
         answered = [each.node for each in self._candidates if each.state is _State.ANSWERED]
         return LookupResult(
-            {endpoint: frozenset(tellers) for endpoint, tellers in self._findings.peers.items()},
-            seeds,
-            leechers,
+            {endpoint: frozenset(tellers) for endpoint, tellers in self._peers.items()},
+            bloom.estimate(self._seeds_filter),
+            bloom.estimate(leechers),
             len(answered),
             tuple(answered[:ANSWER_NODES]),
         )
@@ -204,10 +189,10 @@ class Lookup:
         nodes."""
         address = Address(node.endpoint[:-2])
         number = to_number(node.id)
-        network = address if self._private_addresses else network_of(address, 24, 64)
-        if number == self._own or network in self._networks:
+        network = address if self.private_addresses else network_of(address, 24, 64)
+        if number == self.own or network in self._networks:
             return None
-        if not is_usable(node.endpoint, private_addresses=self._private_addresses):
+        if not is_usable(node.endpoint, private_addresses=self.private_addresses):
             return None
         candidate = _Candidate(number ^ self._number, node, fits_address(node.id, address))
         if len(self._candidates) >= MAX_CANDIDATES and not self._remove_farthest(candidate.distance):
@@ -227,6 +212,6 @@ class Lookup:
                 del self._candidates[index]
                 del self._by_node[candidate.node]
                 address = candidate.node.endpoint[:-2]
-                self._networks.discard(address if self._private_addresses else network_of(address, 24, 64))
+                self._networks.discard(address if self.private_addresses else network_of(address, 24, 64))
                 return True
         return False

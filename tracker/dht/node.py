@@ -8,7 +8,6 @@ import random
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
 from tracker.dht.lookup import Lookup, LookupResult
@@ -40,18 +39,32 @@ MAX_PENDING = 256
 TIMEOUT_SECONDS = 10
 _ID_LENGTH = 4
 _ID_FIELD = b"1:t4:"
+_PING = Ping()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
+class RunningLookup:
+    lookup: Lookup
+    arguments: Arguments
+    result: LookupResult | None = None
+    """``None`` until it is done."""
+
+
+@dataclass(slots=True, eq=False)
 class Pending:
+    """A query of ours that waits for the limits, or for its answer."""
+
     endpoint: Endpoint
     id: NodeId | None
     """``None`` for a node that is known by its address only."""
-    query: str
-    """The name of the query."""
-    sent_at: float
-    purpose: object = None
-    """The asker of the query; this module does not use it."""
+    arguments: Arguments = _PING
+    lookup: RunningLookup | None = None
+    sent_at: float = 0.0
+
+    @property
+    def query(self) -> str:
+        """The name of the query."""
+        return NAMES[type(self.arguments)]
 
 
 class Transactions:
@@ -110,24 +123,8 @@ MAX_SECONDS = 1000
 PING_ROUND_SECONDS = 10
 GROWTH_ROUND_SECONDS = 1
 EXPIRE_ROUND_SECONDS = 60
-_PING = NAMES[Ping]
 
 Datagram = tuple[Endpoint, bytes]
-
-
-@dataclass(eq=False, slots=True)
-class RunningLookup:
-    lookup: Lookup
-    arguments: Arguments
-    result: LookupResult | None = None
-    """``None`` until it is done."""
-
-
-class _Waiting(NamedTuple):
-    endpoint: Endpoint
-    id: NodeId | None
-    arguments: Arguments
-    lookup: RunningLookup | None
 
 
 @dataclass(slots=True)
@@ -182,7 +179,7 @@ class DhtNode:
         self._read_only = read_only
         self._transactions = Transactions()
         self._lookups: list[RunningLookup] = []
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[Pending] = deque()
         self._datagrams: list[Datagram] = []
         self._next_pings = now
         self._next_growth = now
@@ -250,11 +247,11 @@ class DhtNode:
         if now >= self._next_pings:
             self._next_pings = now + PING_ROUND_SECONDS
             for node in self.table.due_pings(now) or self.table.quiet_pings(now):
-                self._ask(_Waiting(node.endpoint, node.id, Ping(), None), now)
+                self._ask(Pending(node.endpoint, node.id), now)
         if now >= self._next_growth:
             self._next_growth = now + GROWTH_ROUND_SECONDS
             for node in self.table.due_candidates(now):
-                self._ask(_Waiting(node.endpoint, node.id, Ping(), None), now)
+                self._ask(Pending(node.endpoint, node.id), now)
             target = self.table.due_lookup(now, self._rng)
             if target is not None:
                 self.find_nodes(target, now)
@@ -274,12 +271,12 @@ class DhtNode:
     def contact(self, endpoints: Iterable[Endpoint], now: float) -> None:
         """Asks nodes known by their address only, such as bootstrap nodes, for those near us."""
         for endpoint in endpoints:
-            self._ask(_Waiting(endpoint, None, FindNode(self.id), None), now)
+            self._ask(Pending(endpoint, None, FindNode(self.id)), now)
 
     def restore(self, nodes: Iterable[Node], now: float) -> None:
         """Pings nodes of an earlier run. They enter the table when they answer."""
         for node in nodes:
-            self._ask(_Waiting(node.endpoint, node.id, Ping(), None), now)
+            self._ask(Pending(node.endpoint, node.id), now)
 
     def find_nodes(self, target: int, now: float) -> RunningLookup | None:
         return self._look_up(FindNode(to_id(target)), to_id(target), now)
@@ -312,11 +309,11 @@ class DhtNode:
 
     def _advance(self, running: RunningLookup, now: float) -> None:
         for node in running.lookup.next_queries(now):
-            self._ask(_Waiting(node.endpoint, node.id, running.arguments, running), now)
+            self._ask(Pending(node.endpoint, node.id, running.arguments, running), now)
         if running.lookup.is_done(now):
             self.stop(running)
 
-    def _ask(self, query: _Waiting, now: float) -> None:
+    def _ask(self, query: Pending, now: float) -> None:
         """Sends a query, or keeps it until the limits allow it."""
         if query.lookup is not None and query.lookup.result is not None:
             return
@@ -326,9 +323,8 @@ class DhtNode:
             elif query.lookup is not None and query.id is not None:
                 query.lookup.lookup.on_failure(Node(query.id, query.endpoint))
             return
-        name = NAMES[type(query.arguments)]
-        pending = Pending(query.endpoint, query.id, name, now, query.lookup)
-        transaction = self._transactions.begin(pending, self._rng)
+        query.sent_at = now
+        transaction = self._transactions.begin(query, self._rng)
         message = Query(transaction, self.id, query.arguments, self._read_only, self._version)
         self._send(query.endpoint, encode_query(message))
 
@@ -350,7 +346,7 @@ class DhtNode:
             return
         if isinstance(message, Failure):
             self.counts.queries_out[pending.query, "refused"] += 1
-            if pending.query == _PING and pending.id is not None:
+            if isinstance(pending.arguments, Ping) and pending.id is not None:
                 # A node that refuses pings would be pinged for ever, in place of others.
                 self.table.on_failure(Node(pending.id, source), now)
             self._fail_lookup(pending, now)
@@ -367,9 +363,9 @@ class DhtNode:
         elif pending.id != message.id:
             self.table.on_failure(Node(pending.id, source), now)
             self._fail_lookup(pending, now)
-        elif isinstance(pending.purpose, RunningLookup):
-            pending.purpose.lookup.on_answer(node, message)
-            self._advance(pending.purpose, now)
+        elif pending.lookup is not None:
+            pending.lookup.lookup.on_answer(node, message)
+            self._advance(pending.lookup, now)
         self._vote(message, Address(source[:-2]), now)
 
     def _fail(self, pending: Pending, now: float) -> None:
@@ -379,9 +375,9 @@ class DhtNode:
         self._fail_lookup(pending, now)
 
     def _fail_lookup(self, pending: Pending, now: float) -> None:
-        if isinstance(pending.purpose, RunningLookup) and pending.id is not None:
-            pending.purpose.lookup.on_failure(Node(pending.id, pending.endpoint))
-            self._advance(pending.purpose, now)
+        if pending.lookup is not None and pending.id is not None:
+            pending.lookup.lookup.on_failure(Node(pending.id, pending.endpoint))
+            self._advance(pending.lookup, now)
 
     def _vote(self, answer: Answer, voter: Address, now: float) -> None:
         """A new external address is a new id of ours (BEP 42)."""

@@ -167,7 +167,7 @@ class Served:
             for source, data in chunk:
                 self.client.send(data, self.address, source)
             async with asyncio.timeout(SECONDS):
-                while self.node.counts.bytes_in < expected or self.socket._cache.waiting_count:
+                while self.node.counts.bytes_in < expected or self.socket.cache.waiting_count:
                     self.socket.read()
                     await asyncio.sleep(0)
             sent += self.client.received()

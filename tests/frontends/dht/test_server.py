@@ -13,8 +13,8 @@ from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht.node import TIMEOUT_SECONDS
 from tracker.dht.node_id import fits_address
 from tracker.dht.responder import NO_PART, Swarm
-from tracker.dht.swarm_cache import LIFETIME_SECONDS, MAX_WAITING
 from tracker.errors import StoreUnavailable
+from tracker.frontends.dht.server import LIFETIME_SECONDS, MAX_WAITING
 from tracker.wire.krpc import (
     MAX_SENT_BYTES,
     AnnouncePeer,
@@ -101,7 +101,7 @@ class TestSizes:
                 for number in (0, 1, 30, 60, 300):
                     peers = tuple(Endpoint(rng.randbytes(size)) for _ in range(number))
                     served.swarms[HASH] = Swarm(True, peers[::2], peers[1::2])
-                    served.sockets[family].changed(HASH)
+                    served.sockets[family].cache.forget(HASH)
                     await sizes_are_right(served, family, number)
 
 
@@ -202,7 +202,7 @@ class TestTorrentsWithoutPart:
                 assert await values(served) == {OURS, packed("127.0.0.9", 6881)}
                 served.swarms[HASH] = NO_PART
                 if published:
-                    served.socket.changed(HASH)
+                    served.socket.cache.forget(HASH)
                 else:
                     served.clock.now = LIFETIME_SECONDS - 0.1
                     assert await values(served)
@@ -210,7 +210,7 @@ class TestTorrentsWithoutPart:
                 assert await values(served) == set()
                 assert len(served.node.announced) == 0
                 served.swarms[HASH] = PUBLIC
-                served.socket.changed(HASH)
+                served.socket.cache.forget(HASH)
                 assert await values(served) == set(), "what was announced is forgotten"
 
     async def test_a_change_during_the_reading_counts(self) -> None:
@@ -219,11 +219,11 @@ class TestTorrentsWithoutPart:
             served.swarms[HASH] = Swarm(True, (OURS,), ())
             first = await served.answer(Query(b"aa", ASKER, GetPeers(HASH)))
             assert isinstance(first, Answer) and first.token
-            served.socket.changed(HASH)
+            served.socket.cache.forget(HASH)
 
             def is_made_private() -> None:
                 if served.swarms.pop(HASH, None):
-                    served.socket.changed(None)
+                    served.socket.cache.forget(None)
 
             served.on_read = is_made_private
             query = Query(b"aa", ASKER, AnnouncePeer(HASH, 1, first.token))
@@ -257,7 +257,7 @@ class TestStore:
                 )
                 served.socket.read()
             assert served.node.counts.dropped == {"too many wait": 5}
-            await eventually(lambda: served.socket._cache.waiting_count == 0)
+            await eventually(lambda: served.socket.cache.waiting_count == 0)
             assert len(served.reads) == served.node.counts.queries_in["get_peers", "answered"] == MAX_WAITING
 
 

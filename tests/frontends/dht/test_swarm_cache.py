@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht.rate_limits import LimitRules
 from tracker.dht.responder import NO_PART, Swarm
-from tracker.dht.swarm_cache import LIFETIME_SECONDS, MAX_SWARMS, MAX_WAITING, Key, SwarmCache, WaitingQuery
+from tracker.frontends.dht.server import LIFETIME_SECONDS, MAX_SWARMS, MAX_WAITING, Key, SwarmCache, WaitingQuery
 from tracker.wire.krpc import GetPeers, NodeId, Query
 
 HASH = InfoHash(b"h" * 20)
@@ -51,7 +51,7 @@ def test_a_torrent_that_changes_is_read_again() -> None:
     assert not cache.must_read_again(KEY)
     for everything in (False, True):
         if everything:
-            cache.clear()
+            cache.forget(None)
         else:
             cache.forget(HASH)
         assert cache.must_read_again(KEY) and not cache.must_read_again(KEY)
