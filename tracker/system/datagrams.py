@@ -47,7 +47,8 @@ class DatagramSocket:
     @property
     def ancillary_bytes(self) -> int:
         """Bytes to read with each datagram for ``reply_control``: 0 unless the socket is bound to all addresses."""
-        return _ANCILLARY_BYTES if KNOWS_DESTINATION and self._is_wildcard else 0
+        is_wildcard = self.socket.getsockname()[0] in _WILDCARDS
+        return _ANCILLARY_BYTES if KNOWS_DESTINATION and is_wildcard else 0
 
     @property
     def receive_buffer(self) -> int:
@@ -72,10 +73,6 @@ class DatagramSocket:
 
     def _memory(self) -> tuple[int, ...]:
         return _MEMINFO.unpack(self.socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))
-
-    @property
-    def _is_wildcard(self) -> bool:
-        return self.socket.getsockname()[0] in _WILDCARDS
 
     def close(self) -> None:
         self.socket.close()

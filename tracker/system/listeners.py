@@ -26,7 +26,6 @@ BACKLOG = 2048
 """Length of the accept queue; the system may limit it further (`net.core.somaxconn`)."""
 _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
 _TCP_DEFER_ACCEPT: int | None = getattr(socket, "TCP_DEFER_ACCEPT", None)
-_DEFER_SECONDS = 1
 _TCP_TABLE, _TCP6_TABLE, _SYN_RECEIVED = "/proc/net/tcp", "/proc/net/tcp6", "03"
 """Where Linux lists its connections, and the state of those that it has not passed on."""
 _QUEUE = struct.Struct("24xII")
@@ -76,16 +75,12 @@ class Listener:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
 
-    def defer_accept(self) -> bool:
+    def defer_accept(self, seconds: int = 1) -> bool:
         """Asks the system to hold back a connection until it has sent something, for about a second at most. Returns
-        whether the system does that."""
-        return self._defer(_DEFER_SECONDS)
+        whether the system does that.
 
-    def stop_deferring(self) -> bool:
-        """Connections that the system holds back arrive with their request, or within a second."""
-        return self._defer(0)
-
-    def _defer(self, seconds: int) -> bool:
+        0 ends it. Connections that the system holds back arrive with their request, or within a second.
+        """
         if self.is_unix or _TCP_DEFER_ACCEPT is None:
             return False
         try:

@@ -210,7 +210,7 @@ async def test_the_system_holds_back_connections_until_their_request_is_there(ho
         await eventually(is_held_back)
         opened[-1].sendall(b"GET")
         await eventually(lambda: listener.queue[0] == len(opened))
-        assert listener.stop_deferring() and not is_held_back()
+        assert listener.defer_accept(0) and not is_held_back()
         await eventually(lambda: listener.queue[0] == len(opened))
 
 
@@ -223,5 +223,5 @@ async def test_a_system_that_does_not_list_connections_may_hold_some_back(monkey
 
 async def test_unix_sockets_hold_nothing_back(tmp_path: Path) -> None:
     (listener,) = await open_listeners([f"unix:{tmp_path / 'http.sock'}"])
-    assert not listener.defer_accept() and not listener.stop_deferring()
+    assert not listener.defer_accept() and not listener.defer_accept(0)
     listener.close()

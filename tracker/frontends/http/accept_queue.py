@@ -17,6 +17,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import islice
 from socket import MSG_DONTWAIT, SocketType
@@ -52,6 +53,7 @@ Connect = Callable[[bytes], asyncio.Protocol]
 log = Logger(__name__)
 
 
+@dataclass(eq=False)
 class AcceptQueue:
     """Accepts connections from ``open`` to ``close``; ``connect`` makes the protocol of one from its first bytes.
 
@@ -62,36 +64,27 @@ class AcceptQueue:
     closed connections. ``run`` gives connections that were accepted here a transport of the loop where they need one.
     """
 
-    def __init__(
-        self,
-        listeners: Sequence[Listener],
-        connect: Connect,
-        on_shed: Callable[[int], None],
-        is_exempt: Callable[[Any], bool],
-        *,
-        is_single: Callable[[bytes], bool] | None = None,
-        check_seconds: float = CHECK_SECONDS,
-        pause_factor: float = PAUSE_FACTOR,
-    ) -> None:
-        self._listeners = listeners
-        self._connect = connect
-        self._on_shed = on_shed
-        self._is_exempt = is_exempt
-        self._is_single = is_single
-        self._check_seconds = check_seconds
-        self._pause_factor = pause_factor
-        self._passed_on: asyncio.Queue[tuple[socket.socket, bytes]] = asyncio.Queue()
-        self._servers: list[asyncio.Server] = []
-        self._accepting: list[Listener] = []
-        """The listeners whose connections are accepted here."""
-        self._open = False
-        self._check_at = self._log_at = 0.0
+    listeners: Sequence[Listener]
+    connect: Connect
+    on_shed: Callable[[int], None]
+    is_exempt: Callable[[Any], bool]
+    _: KW_ONLY
+    is_single: Callable[[bytes], bool] | None = None
+    check_seconds: float = CHECK_SECONDS
+    pause_factor: float = PAUSE_FACTOR
+    _passed_on: asyncio.Queue[tuple[socket.socket, bytes]] = field(default_factory=asyncio.Queue)
+    _servers: list[asyncio.Server] = field(default_factory=list)
+    _accepting: list[Listener] = field(default_factory=list)
+    """The listeners whose connections are accepted here."""
+    _open: bool = False
+    _check_at: float = 0.0
+    _log_at: float = 0.0
 
     async def open(self) -> None:
         self._open = True
         try:
-            for listener in self._listeners:
-                if self._is_single is not None and listener.defer_accept():
+            for listener in self.listeners:
+                if self.is_single is not None and listener.defer_accept():
                     self._accepting.append(listener)
                     self._read(listener)
                 else:
@@ -111,7 +104,7 @@ class AcceptQueue:
     async def stop_holding_back(self, seconds: float) -> None:
         """Accepts connections for ``seconds``, and until the system holds none back: closing their listener would reset
         them."""
-        held = [listener for listener in self._accepting if listener.stop_deferring()]
+        held = [listener for listener in self._accepting if listener.defer_accept(0)]
         until = time.monotonic() + _HELD_BACK_SECONDS
         await asyncio.sleep(seconds)
         while time.monotonic() < until and any(listener.holds_back for listener in held):
@@ -120,7 +113,7 @@ class AcceptQueue:
     async def shut(self) -> None:
         """Closes for good. Accepts the waiting connections first: closing their listener would reset them."""
         self.close()
-        for listener in self._listeners:
+        for listener in self.listeners:
             for sock, _ in _waiting(listener):
                 self._passed_on.put_nowait((sock, b""))
             listener.close()
@@ -137,7 +130,7 @@ class AcceptQueue:
     async def _connect_to_loop(self, sock: socket.socket, received: bytes) -> None:
         sock.setblocking(False)
         with suppress(OSError):  # the client is gone
-            await asyncio.get_running_loop().connect_accepted_socket(partial(self._connect, received), sock)
+            await asyncio.get_running_loop().connect_accepted_socket(partial(self.connect, received), sock)
 
     def _read(self, listener: Listener) -> None:
         if self._open:
@@ -148,7 +141,7 @@ class AcceptQueue:
     def _accept(self, listener: Listener, kind: tuple[int, int, int]) -> None:
         """Accepts waiting connections: some of them at most, so that others are served too."""
         self._shed_if_due()
-        assert self._is_single is not None
+        assert self.is_single is not None
         # accept() reads two enums and makes an object of Python's, which costs as much as receiving the request.
         accept: Callable[[], tuple[int, Any]] = listener.socket._accept  # type: ignore[attr-defined]
         for _ in range(MAX_ACCEPTED):
@@ -163,8 +156,8 @@ class AcceptQueue:
                 continue  # the client is gone
             sock = SocketType(*kind, fileno)
             received = _receive(sock, _READ_BYTES)
-            if self._is_single(received):
-                DirectTransport(sock, peername, received, self._pass_on).begin(self._connect(received))
+            if self.is_single(received):
+                DirectTransport(sock, peername, received, self._pass_on).begin(self.connect(received))
             else:
                 self._pass_on(sock, received)
 
@@ -184,23 +177,23 @@ class AcceptQueue:
     def on_accept(self) -> asyncio.Protocol:
         """The protocol of an accepted connection. Sheds load first, if it is time to check the queues."""
         self._shed_if_due()
-        return self._connect(b"")
+        return self.connect(b"")
 
     def _shed_if_due(self) -> None:
         now = time.monotonic()
         if now >= self._check_at and self._open:
-            for listener in self._listeners:
+            for listener in self.listeners:
                 length, size = listener.queue
                 if length > MAX_FILL * size:
                     self._shed(listener, length, int(SHED_FILL * size))
             ended = time.monotonic()
-            self._check_at = ended + self._check_seconds + self._pause_factor * (ended - now)
+            self._check_at = ended + self.check_seconds + self.pause_factor * (ended - now)
 
     def _shed(self, listener: Listener, length: int, target: int) -> None:
         """Reduces a queue to ``target``. Reads its length at each step: other processes may shed it too."""
         closed = 0
         for sock, peername in islice(_waiting(listener), length - target):
-            if self._is_exempt(peername):
+            if self.is_exempt(peername):
                 self._passed_on.put_nowait((sock, b""))
             else:
                 sock.close()
@@ -208,7 +201,7 @@ class AcceptQueue:
             if listener.queue[0] <= target:
                 break
         if closed:
-            self._on_shed(closed)
+            self.on_shed(closed)
             self._log("overload: closing waiting connections")
 
     def _log(self, text: str) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import functools
 import re
 from collections.abc import Callable, Mapping
-from typing import Protocol, cast
+from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -62,13 +62,6 @@ _PIECE = 65536
 """Bytes of an answer written at a time: many clients may read the same long answer, each at its own speed."""
 
 
-class Answering(Protocol):
-    """The connection of a request."""
-
-    def on_answer_read(self) -> None:
-        """Its client has read the answer."""
-
-
 class Answer(web.StreamResponse):
     """A complete plain-text answer, written at once unless it is long.
 
@@ -90,7 +83,7 @@ class Answer(web.StreamResponse):
         if self._keep_alive is None:
             self._keep_alive = request.keep_alive and not cast(Request, request).last
         self._writer = writer = request.writer
-        self._on_answer_read = cast(Answering, request.protocol).on_answer_read
+        self._on_answer_read = cast(Any, request.protocol).on_answer_read  # of a Connection (aiohttp_protocol.py)
         head = answer_head(self._status, request.version == HttpVersion11, self._keep_alive)
         await writer.write(b"%b%d\r\n\r\n%b" % (head, len(self._content), self._content[:_PIECE]))
         return writer

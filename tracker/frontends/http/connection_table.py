@@ -13,6 +13,7 @@ import contextlib
 import math
 from collections import deque
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -31,6 +32,7 @@ _MAX_EXAMINED = 32
 Holder = TypeVar("Holder")
 
 
+@dataclass(eq=False)
 class Budget(Generic[Holder]):
     """Limits the bytes that the connections of a process hold together, and closes one when they hold more.
 
@@ -38,17 +40,14 @@ class Budget(Generic[Holder]):
     limit; ten thousand connections together need one too. ``close`` ends a connection and releases its bytes;
     ``network_of`` gives its network, or None."""
 
-    def __init__(
-        self, max_bytes: int, network_of: Callable[[Holder], bytes | None], close: Callable[[Holder], None]
-    ) -> None:
-        self._max_bytes = max_bytes
-        self._network_of = network_of
-        self._close = close
-        self._held: dict[Holder, int] = {}
-        self._of_network: dict[Hashable, int] = {}
-        self.total = 0
-        self.peak = 0
-        """The largest total since it was last reset."""
+    max_bytes: int
+    network_of: Callable[[Holder], bytes | None]
+    close: Callable[[Holder], None]
+    total: int = 0
+    peak: int = 0
+    """The largest total since it was last reset."""
+    _held: dict[Holder, int] = field(default_factory=dict)
+    _of_network: dict[Hashable, int] = field(default_factory=dict)
 
     def hold(self, holder: Holder, size: int) -> None:
         """``holder`` now has ``size`` bytes. Beyond the limit connections are closed, perhaps this one."""
@@ -58,8 +57,10 @@ class Budget(Generic[Holder]):
         self._add(holder, size - self._held.get(holder, 0))
         self._held[holder] = size
         self.peak = max(self.peak, self.total)
-        while self.total > self._max_bytes:
-            self._close(self._worst())
+        while self.total > self.max_bytes:
+            # Among the oldest, the one whose network holds the most: one network must not displace the others.
+            oldest = islice(self._held, _MAX_EXAMINED)
+            self.close(max(oldest, key=lambda each: self._of_network[self.network_of(each) or each]))
 
     def release(self, holder: Holder) -> None:
         size = self._held.pop(holder, 0)
@@ -68,18 +69,12 @@ class Budget(Generic[Holder]):
 
     def _add(self, holder: Holder, size: int) -> None:
         self.total += size
-        owner: Hashable = self._network_of(holder) or holder
+        owner: Hashable = self.network_of(holder) or holder
         left = self._of_network.get(owner, 0) + size
         if left:
             self._of_network[owner] = left
         else:
             self._of_network.pop(owner, None)
-
-    def _worst(self) -> Holder:
-        """Among the oldest, the one whose network holds the most bytes: one network must not displace the others."""
-        return max(
-            islice(self._held, _MAX_EXAMINED), key=lambda holder: self._of_network[self._network_of(holder) or holder]
-        )
 
 
 MAX_PENDING_REQUEST_BYTES = 32 * 2**20

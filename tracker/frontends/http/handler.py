@@ -240,24 +240,19 @@ class HttpHandler:
         return self.failure(error)
 
     def failure(self, error: Refusal) -> bytes:
-        interval, min_interval = self._intervals(error)
-        return encode_failure(error, interval, min_interval)
-
-    def _intervals(self, error: Refusal) -> tuple[int, int]:
-        """(interval, min interval) of a failure, in seconds.
+        """Its intervals are short where the client may retry soon.
 
         libtorrent obeys these two and ignores ``retry in``. With the usual interval after a short outage of the store,
         its peers would return after they have timed out.
         """
-        announce, retry_in = self._settings.current.announce, error.retry_in
+        announce, retry_in, seconds = self._settings.current.announce, error.retry_in, error.interval_seconds
         interval = announce.interval_seconds
-        if error.interval_seconds is not None:
-            interval = min(interval, error.interval_seconds)
-        elif retry_in == "never":
-            return interval, min(interval, announce.min_interval_seconds)
-        else:
-            interval = min(interval, 60 * retry_in)
-        return interval, interval
+        if seconds is None:
+            if retry_in == "never":
+                return encode_failure(error, interval, min(interval, announce.min_interval_seconds))
+            seconds = 60 * retry_in
+        interval = min(interval, seconds)
+        return encode_failure(error, interval, interval)
 
 
 def explain(error: BaseException | None, http: HttpSettings) -> Refusal:

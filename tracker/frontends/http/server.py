@@ -19,7 +19,6 @@ from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler, Problems, Upgrade, no_problems
 from tracker.refusals import SHED
-from tracker.settings.public import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.event_loop import running
 from tracker.system.listeners import Listener, open_listeners
@@ -94,12 +93,12 @@ async def serve_http(
         access_log=logging.getLogger(__name__) if http.access_log else None,
         access_log_class=AccessLog,
     )
-    log_requests = log_request if http.access_log else None
-    server = FastHttpServer(handler, aiohttp_server, log_requests, fast_path=fast_path)
+    server = FastHttpServer(handler, aiohttp_server, log_request if http.access_log else None, fast_path=fast_path)
     if show_open is not None:
         show_open(connections.__len__)
     listeners = await open_listeners(http.listen) if listeners is None else listeners
-    _warn_of_refusals(http, listeners)
+    if not http.trusted_proxies and any(listener.is_unix for listener in listeners):
+        log.warning("announces over a unix socket are refused until http.trusted_proxies names a proxy")
     async with contextlib.AsyncExitStack() as stack:
         for listener in listeners:
             stack.callback(listener.close)
@@ -122,11 +121,6 @@ async def serve_http(
         yield tuple(listener.address for listener in listeners)
         server.close_after_answers()
         await accept_queue.stop_holding_back(http.stop_delay_seconds)
-
-
-def _warn_of_refusals(http: HttpSettings, listeners: Sequence[Listener]) -> None:
-    if not http.trusted_proxies and any(listener.is_unix for listener in listeners):
-        log.warning("announces over a unix socket are refused until http.trusted_proxies names a proxy")
 
 
 async def _drain(connections: ConnectionTable, server: Server, seconds: float) -> None:

@@ -13,8 +13,8 @@ to all addresses the control messages tell which address to answer from.
 import socket
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from ipaddress import IPv4Network, IPv6Network
 from math import inf
 from typing import cast
 
@@ -87,46 +87,36 @@ Origin = tuple[bytes, tuple[str, int], Ancillary]
 """What a reply needs of its request: (transaction id, sender, control messages that choose the address it is from)."""
 
 
+@dataclass(eq=False)
 class UdpServer:
     """What the sockets of one process share. ``clock`` gives epoch seconds, ``timer`` seconds from any start.
 
     ``announce_later`` starts a task for an announce that needs the store to be read first; False if there are too many.
     """
 
-    def __init__(
-        self,
-        tracker: Tracker,
-        secret: bytes,
-        *,
-        passkey_forms: PasskeyForms,
-        max_scrape: Callable[[], int],
-        proxies: tuple[IPv4Network | IPv6Network, ...],
-        announce_later: Callable[[LaterAnnounce], bool],
-        log_request: LogRequest | None,
-        clock: Callable[[], float],
-        timer: Callable[[], float],
-    ) -> None:
-        self.tracker = tracker
-        self.ids = ConnectionIds(secret)
-        self.passkey_forms = passkey_forms
-        self.accounts = passkey_forms.accounts
-        self.max_scrape = max_scrape
-        self.proxies = TrustedNetworks(proxies) if proxies else None
-        self.announce_later = announce_later
-        self.log_request = log_request
-        self.clock, self.timer = clock, timer
-        moment = timer()
+    tracker: Tracker
+    ids: ConnectionIds
+    passkey_forms: PasskeyForms
+    max_scrape: Callable[[], int]
+    proxies: TrustedNetworks | None
+    announce_later: Callable[[LaterAnnounce], bool]
+    log_request: LogRequest | None
+    clock: Callable[[], float]
+    timer: Callable[[], float]
+    counts: Counter[str] = field(default_factory=Counter)
+    """Events since the last ``flush``, by the name of their counter."""
+    waiting: int = 0
+    """Requests without an answer yet."""
+    _turn: dict[bytes, int] = field(default_factory=dict)
+    """The number of answered connects in this turn, by address."""
+
+    def __post_init__(self) -> None:
+        self.accounts = self.passkey_forms.accounts
+        self._turn_ends = moment = self.timer()
         self.connects = TokenBucket(CONNECTS_SECOND, CONNECTS_SECOND * _BURST_SECONDS, moment)
         self._turns = TokenBucket(TURNS_SECOND, TURNS_SECOND, moment)
         self._further = TokenBucket(FURTHER_SECOND, FURTHER_SECOND, moment)
-        self._turn: dict[bytes, int] = {}
-        """The number of answered connects in this turn, by address."""
-        self._turn_ends = moment
         self.errors = TokenBucket(ERRORS_SECOND, ERRORS_SECOND * _BURST_SECONDS, moment)
-        self.counts: Counter[str] = Counter()
-        """Events since the last ``flush``, by the name of their counter."""
-        self.waiting = 0
-        """Requests without an answer yet."""
 
     def takes_connect(self, address: Address, moment: float, *, late: bool) -> bool:
         """Whether a connect request is answered."""

@@ -14,7 +14,9 @@ from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import running
 from tracker.system.logger import Logger
+from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.endpoint import format_address
+from tracker.wire.proxy import TrustedNetworks
 
 DRAIN_SECONDS = 5.0
 """How long requests in flight may take when the tracker stops."""
@@ -53,21 +55,22 @@ async def serve_udp(
     current, later = settings.current, _Later(tracker)
     server = UdpServer(
         tracker,
-        secret,
+        ConnectionIds(secret),
         passkey_forms=current.users.passkey_forms,
         max_scrape=lambda: settings.current.torrents.max_scrape,
-        proxies=current.http.trusted_proxies,
+        proxies=TrustedNetworks(current.http.trusted_proxies) or None,
         announce_later=later.add,
         log_request=log_request if current.http.access_log else None,
         clock=clock,
         timer=timer,
     )
-    drops = [_Drops(each) for each in sockets]
+    dropped = [each.dropped for each in sockets]
     loop = asyncio.get_running_loop()
 
     def flush() -> None:
-        for each in drops:
-            if number := each.take():
+        for place, each in enumerate(sockets):
+            before, dropped[place] = dropped[place], each.dropped
+            if number := (dropped[place] - before) % _WRAP:
                 count("udp.dropped", number)
         server.flush(count)
 
@@ -94,17 +97,6 @@ async def _drain(server: UdpServer, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             while server.waiting:
                 await asyncio.sleep(_DRAIN_STEP_SECONDS)
-
-
-class _Drops:
-    """The growth of a socket's count of dropped datagrams."""
-
-    def __init__(self, sock: DatagramSocket) -> None:
-        self._socket, self._seen = sock, sock.dropped
-
-    def take(self) -> int:
-        seen, self._seen = self._seen, self._socket.dropped
-        return (self._seen - seen) % _WRAP
 
 
 class _Later:

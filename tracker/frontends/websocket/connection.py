@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from aiohttp import WSMsgType, web
@@ -10,7 +11,17 @@ from aiohttp._websocket.reader import WebSocketDataQueue
 from aiohttp.http import WebSocketReader, WSMessage
 from aiohttp.http_websocket import WSMessageTextBytes
 
-from tracker.bittorrent import Address, AnnounceOverSocket, AnnounceReply, Event, InfoHash, PeerId, Reply, Scrape
+from tracker.bittorrent import (
+    Address,
+    AnnounceOverSocket,
+    AnnounceReply,
+    Endpoint,
+    Event,
+    InfoHash,
+    PeerId,
+    Reply,
+    Scrape,
+)
 from tracker.core.announce import Answer, Tracker
 from tracker.frontends.http.aiohttp_protocol import Connection
 from tracker.frontends.websocket.relay import Count, OpenOffers, Relay
@@ -43,18 +54,16 @@ _OF_USER = frozenset({"no passkey", "unknown passkey", "user disabled", "group m
 """Labels of refusals that hold for all torrents of a connection, so it is closed."""
 
 
+@dataclass(slots=True, eq=False)
 class Membership:
     """A torrent of a connection."""
 
-    __slots__ = ("announce", "joined", "waiting")
-
-    def __init__(self, announce: AnnounceOverSocket) -> None:
-        self.announce = announce
-        """The last one."""
-        self.joined = False
-        """Whether the tracker has accepted one."""
-        self.waiting = 0
-        """Announces without a reply."""
+    announce: AnnounceOverSocket
+    """The last one."""
+    joined: bool = False
+    """Whether the tracker has accepted one."""
+    waiting: int = 0
+    """Announces without a reply."""
 
 
 _Message = WSMessage | WSMessageTextBytes
@@ -84,65 +93,40 @@ class _Inbox(WebSocketDataQueue):
                 super().feed_data(waits, size)
 
 
+@dataclass(slots=True, eq=False)
 class SocketConnection:
     """``id`` names it in all processes."""
 
-    __slots__ = (
-        "_bad",
-        "_budget",
-        "_connection",
-        "_count",
-        "_relay",
-        "_settings",
-        "_tracker",
-        "_waits",
-        "address",
-        "endpoint",
-        "id",
-        "open_offers",
-        "passkey",
-        "stopped",
-        "torrents",
-    )
+    tracker: Tracker
+    settings: LiveSettings
+    relay: Relay
+    connection: Connection
+    count: Count
+    id: SocketId
+    address: Address
+    passkey: str | None
+    endpoint: Endpoint = field(init=False)
+    torrents: dict[InfoHash, Membership] = field(default_factory=dict)
+    open_offers: OpenOffers = field(default_factory=OpenOffers)
+    stopped: bool = False
+    """Whether this process stops."""
+    _bad: int = 0
+    _waits: bool = False
+    """Whether a message waits for its turn or for the store, and with it those that follow."""
+    _budget: TokenBucket = field(init=False)
 
-    def __init__(
-        self,
-        tracker: Tracker,
-        settings: LiveSettings,
-        relay: Relay,
-        connection: Connection,
-        *,
-        id: SocketId,
-        address: Address,
-        passkey: str | None,
-        count: Count,
-    ) -> None:
-        self.id = id
-        self.endpoint = pack_socket(address, id)
-        self.torrents: dict[InfoHash, Membership] = {}
-        self.open_offers = OpenOffers()
-        self.address = address
-        self.passkey = passkey
-        self._tracker = tracker
-        self._settings = settings
-        self._relay = relay
-        self._connection = connection
-        self._count = count
-        self.stopped = False
-        """Whether this process stops."""
-        self._bad = 0
-        self._waits = False
-        """Whether a message waits for its turn or for the store, and with it those that follow."""
+    def __post_init__(self) -> None:
+        self.endpoint = pack_socket(self.address, self.id)
         self._budget = TokenBucket(MESSAGES_SECOND, MESSAGES_AT_ONCE, time.monotonic())
 
     async def run(self, request: web.BaseRequest) -> web.WebSocketResponse:
         """Serves until the connection is closed."""
         socket = web.WebSocketResponse(compress=False, decode_text=False)
-        inbox = _Inbox(self._connection, self._take)
-        self._connection.messages = WebSocketReader(inbox, MAX_MESSAGE_BYTES, compress=False, decode_text=False)
+        inbox = _Inbox(self.connection, self._take)
+        self.connection.messages = WebSocketReader(inbox, MAX_MESSAGE_BYTES, compress=False, decode_text=False)
         await socket.prepare(request)
-        socket._reader, socket._parser = inbox, self._connection.messages
-        self._connection.on_stop = self.close_for_stop
+        socket._reader, socket._parser = inbox, self.connection.messages
+        self.connection.on_stop = self.close_for_stop
         async for message in socket:
             if message.type not in _DATA:
                 break
@@ -152,8 +136,8 @@ class SocketConnection:
                 if rest is not None:
                     await rest()
             except Exception as error:  # noqa: BLE001  # aiohttp would take it for one of the client
-                self._connection.log_failure(error)
-                self._connection.abort()
+                self.connection.log_failure(error)
+                self.connection.abort()
                 break
             if self._bad > MAX_BAD_MESSAGES:
                 break
@@ -166,7 +150,7 @@ class SocketConnection:
     @property
     def _has_left(self) -> bool:
         """Whether the client is gone; among the messages that still wait there may be stops."""
-        return self._connection.transport is None
+        return self.connection.transport is None
 
     def _take(self, message: _Message) -> _Message | None:
         """Handles a message when it arrives; returns what waits for the task of the connection."""
@@ -187,26 +171,26 @@ class SocketConnection:
         self._close(_CLOSE_1001)
 
     def _close(self, frame: bytes) -> None:
-        transport = self._connection.transport
+        transport = self.connection.transport
         if transport is not None and not transport.is_closing():
             transport.write(frame)
             transport.close()
 
     def send(self, message: bytes) -> None:
-        transport = self._connection.transport
+        transport = self.connection.transport
         if transport is None or transport.is_closing():
             return
         transport.write(_frame_head(len(message)) + message)
         if (unread := transport.get_write_buffer_size()) > MAX_UNREAD_BYTES:
-            self._count("sockets.stuck")
+            self.count("sockets.stuck")
             transport.abort()
         elif unread:
-            self._connection.hold_unread()
+            self.connection.hold_unread()
 
     def _receive(self, data: bytes) -> _Rest | None:
         """Returns what has to wait for the store."""
         try:
-            message = parse(data, self._settings.current.torrents.max_scrape)
+            message = parse(data, self.settings.current.torrents.max_scrape)
             if isinstance(message, SocketAnnounce):
                 return self._announce(message)
             if isinstance(message, Scrape):
@@ -214,10 +198,10 @@ class SocketConnection:
                     raise BadMessage("a scrape needs an info_hash: full scrapes are disabled", "scrape")
                 return partial(self._scrape, message)
             self._check_peer_id(message.info_hash, message.peer_id)
-            self._relay.pass_answer(self.id, self, message)
+            self.relay.pass_answer(self.id, self, message)
         except BadMessage as error:
             kind = "scrapes" if error.action == "scrape" else "announces"
-            self._tracker.refused(error.refusal.label, kind)
+            self.tracker.refused(error.refusal.label, kind)
             self.send(encode_failure(error.info_hash, error.refusal, error.action))
             self._bad += 1
             if self._bad > MAX_BAD_MESSAGES:
@@ -225,7 +209,7 @@ class SocketConnection:
         return None
 
     def _announce(self, message: SocketAnnounce) -> _Rest | None:
-        info_hash, settings = message.announce.info_hash, self._settings.current.webtorrent
+        info_hash, settings = message.announce.info_hash, self.settings.current.webtorrent
         torrent = self._check_peer_id(info_hash, message.announce.peer_id)
         if torrent is None and len(self.torrents) >= settings.max_torrents:
             raise BadMessage("too many torrents on this connection", "announce", info_hash)
@@ -239,12 +223,12 @@ class SocketConnection:
         else:
             self.torrents[info_hash], torrent.announce = torrent, announce
         answer = partial(self._on_reply, announce, offers, torrent)
-        submitted = self._tracker.submit(announce, self.passkey, self.address, answer)
+        submitted = self.tracker.submit(announce, self.passkey, self.address, answer)
         return None if submitted else partial(self._announce_later, announce, answer)
 
     async def _announce_later(self, announce: AnnounceOverSocket, answer: Answer) -> None:
         try:
-            answer(await self._tracker.announce(announce, self.passkey, self.address))
+            answer(await self.tracker.announce(announce, self.passkey, self.address))
         except Refusal as error:
             answer(error)
 
@@ -273,17 +257,17 @@ class SocketConnection:
         self.send(encode_reply(info_hash, found))
         if offers:
             to = sockets_of(found.peers)
-            self._relay.pass_offers(self.id, info_hash, announce.peer_id, offers, to, self.open_offers)
+            self.relay.pass_offers(self.id, info_hash, announce.peer_id, offers, to, self.open_offers)
 
     async def _scrape(self, scrape: Scrape) -> None:
         try:
-            self.send(encode_scrape(await self._tracker.scrape(scrape, self.passkey, self.address)))
+            self.send(encode_scrape(await self.tracker.scrape(scrape, self.passkey, self.address)))
         except Refusal as error:
             self._fail(NO_HASH, error, "scrape")
 
     def _fail(self, info_hash: InfoHash, error: Refusal, action: str = "announce") -> None:
         if isinstance(error, SilentlyDropped):
-            self._connection.abort()
+            self.connection.abort()
         else:
             self.send(encode_failure(info_hash, error, action))
 

@@ -9,6 +9,7 @@ import asyncio
 import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from tracker.bittorrent import InfoHash, PeerId
@@ -52,13 +53,11 @@ class Receiver(Protocol):
         """Never waits. A connection that does not read is closed."""
 
 
+@dataclass(slots=True, eq=False)
 class OpenOffers:
     """The offers that a connection may answer, with the WebSocket that made each."""
 
-    __slots__ = ("_open",)
-
-    def __init__(self) -> None:
-        self._open: dict[OfferKey, tuple[SocketId, float]] = {}
+    _open: dict[OfferKey, tuple[SocketId, float]] = field(default_factory=dict)
 
     def add(self, key: OfferKey, offerer: SocketId, now: float) -> None:
         offers = self._open
@@ -109,20 +108,20 @@ def decode(payload: bytes) -> Iterator[Relayed]:
         yield Relayed(kind, receiver, key, SocketId(process, number), message)
 
 
+@dataclass(eq=False)
 class Relay:
     """``process`` is the number of this process. ``timer`` gives seconds from any start."""
 
-    def __init__(self, process: int, publish: Publish, count: Count, timer: Callable[[], float]) -> None:
-        self.process = process
-        self.receivers: dict[int, Receiver] = {}
-        """The connections of this process by their number."""
-        self._publish = publish
-        self._count = count
-        self._timer = timer
-        self._waiting: dict[int, list[bytes]] = {}
-        self._waiting_bytes = 0
-        self._due = asyncio.Event()
-        self._published = -COLLECT_SECONDS
+    process: int
+    publish: Publish
+    count: Count
+    timer: Callable[[], float]
+    receivers: dict[int, Receiver] = field(default_factory=dict)
+    """The connections of this process by their number."""
+    _waiting: dict[int, list[bytes]] = field(default_factory=dict)
+    _waiting_bytes: int = 0
+    _due: asyncio.Event = field(default_factory=asyncio.Event)
+    _published: float = -COLLECT_SECONDS
 
     def pass_offers(
         self,
@@ -134,7 +133,7 @@ class Relay:
         received: OpenOffers,
     ) -> None:
         """Passes an offer on to each of these WebSockets, but to none whose own offer is among those ``received``."""
-        waiting = received.unanswered(info_hash, self._timer())
+        waiting = received.unanswered(info_hash, self.timer())
         for receiver, offer in zip((one for one in to if one not in waiting), offers, strict=False):
             key, message = (info_hash, peer_id, offer.offer_id), encode_offer(info_hash, peer_id, offer)
             self._send(receiver.process, Relayed(_OFFER, receiver.number, key, sender, message))
@@ -142,9 +141,9 @@ class Relay:
     def pass_answer(self, sender: SocketId, receiver: Receiver, answer: Answer) -> None:
         """Passes the answer of connection ``receiver`` on, if it had the offer and is still in the swarm."""
         key = answer.info_hash, answer.to_peer_id, answer.accepted.offer_id
-        offerer = receiver.open_offers.take(key, self._timer())
+        offerer = receiver.open_offers.take(key, self.timer())
         if offerer is None or answer.info_hash not in receiver.torrents:
-            self._count("relays.unasked")
+            self.count("relays.unasked")
             return
         self._send(offerer.process, Relayed(_ANSWER, offerer.number, key, sender, encode_answer(answer)))
 
@@ -154,12 +153,12 @@ class Relay:
             return
         packed = relayed.encode()
         if self._waiting_bytes + len(packed) > MAX_WAITING_BYTES:
-            self._count("relays.lost")
+            self.count("relays.lost")
             return
         self._waiting_bytes += len(packed)
         if not self._waiting:
             # Offers of an announce come together, their answers one after the other.
-            passed = self._timer() - self._published if relayed.kind == _OFFER else 0.0
+            passed = self.timer() - self._published if relayed.kind == _OFFER else 0.0
             asyncio.get_running_loop().call_later(max(COLLECT_SECONDS - passed, 0.0), self._due.set)
         self._waiting.setdefault(process, []).append(packed)
 
@@ -168,14 +167,14 @@ class Relay:
         while True:
             await self._due.wait()
             self._due.clear()
-            self._published = self._timer()
+            self._published = self.timer()
             waiting, self._waiting = self._waiting, {}
             payloads = {process: b"".join(messages) for process, messages in waiting.items()}
-            receivers = await self._publish(payloads)
+            receivers = await self.publish(payloads)
             self._waiting_bytes -= sum(map(len, payloads.values()))
             for messages, number in zip(waiting.values(), receivers, strict=True):
                 if not number:
-                    self._count("relays.lost", by=len(messages))
+                    self.count("relays.lost", by=len(messages))
 
     def receive(self, payload: bytes) -> None:
         """Delivers what another process has published."""
@@ -186,9 +185,9 @@ class Relay:
         kind, number, key, sender, message = relayed
         receiver = self.receivers.get(number)
         if receiver is None or key[0] not in receiver.torrents:
-            self._count("relays.lost")
+            self.count("relays.lost")
             return
         if kind == _OFFER:
-            receiver.open_offers.add(key, sender, self._timer())
-        self._count("relays.offers" if kind == _OFFER else "relays.answers")
+            receiver.open_offers.add(key, sender, self.timer())
+        self.count("relays.offers" if kind == _OFFER else "relays.answers")
         receiver.send(message)

@@ -83,10 +83,10 @@ class WebSockets:
             self._settings,
             self.relay,
             http,
-            id=SocketId(self.relay.process, self._last_number),
-            address=address,
-            passkey=passkey,
-            count=self._count,
+            self._count,
+            SocketId(self.relay.process, self._last_number),
+            address,
+            passkey,
         )
         self.relay.receivers[connection.id.number] = connection
         try:
