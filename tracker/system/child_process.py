@@ -115,18 +115,15 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 async with asyncio.timeout(seconds):
                     await self.ended.wait()
         finally:
-            self._kill()
+            if not self.ended.is_set():
+                # The whole session: the supervisor, if there is one, and the program.
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
+            if self._parent_pipe is not None:
+                os.close(self._parent_pipe)
+                self._parent_pipe = None
         await self.ended.wait()
         self.transport.close()
-
-    def _kill(self) -> None:
-        if not self.ended.is_set():
-            # The whole session: the supervisor, if there is one, and the program.
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-        if self._parent_pipe is not None:
-            os.close(self._parent_pipe)
-            self._parent_pipe = None
 
 
 async def start_child_process(

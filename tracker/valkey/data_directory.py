@@ -101,15 +101,13 @@ class DataDirectory:
         with usable(self.path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             mode = stat.S_IMODE(self.path.stat().st_mode)
-            if mode & 0o077:
-                self._make_private(mode)
-
-    def _make_private(self, mode: int) -> None:
-        """Changes only an empty directory, or one that a tracker used before. Others may belong to other programs."""
-        if any(self.path.iterdir()) and not (self.path / "tracker.lock").exists():
-            self._log.warning("data directory is open to other users", directory=str(self.path), mode=f"{mode:o}")
-        else:
-            self.path.chmod(0o700)
+            if not mode & 0o077:
+                return
+            # A directory that is neither empty nor of a tracker may belong to another program.
+            if any(self.path.iterdir()) and not (self.path / "tracker.lock").exists():
+                self._log.warning("data directory is open to other users", directory=str(self.path), mode=f"{mode:o}")
+            else:
+                self.path.chmod(0o700)
 
     async def _acquire(self, name: str, *, wait_while_running: bool) -> int:
         with usable(self.path):

@@ -1,0 +1,20 @@
+"""One backup of a store runs at a time."""
+
+from pathlib import Path
+
+import pytest
+
+from tracker.valkey.backup import BackupError, _alone
+
+
+def test_a_second_backup_is_refused(tmp_path: Path) -> None:
+    with _alone(tmp_path), pytest.raises(BackupError, match="another backup of this store is running"):
+        with _alone(tmp_path):
+            pass
+    with _alone(tmp_path):
+        pass
+
+
+def test_an_error_inside_a_backup_is_not_reported_as_another_backup(tmp_path: Path) -> None:
+    with pytest.raises(BlockingIOError), _alone(tmp_path):
+        raise BlockingIOError
