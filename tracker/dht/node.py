@@ -7,7 +7,7 @@ what the store says about a torrent, because this module does not wait for anyth
 import random
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
 from tracker.dht.lookup import Lookup, LookupResult
@@ -150,39 +150,31 @@ class NodeCounts:
         return taken
 
 
+@dataclass(eq=False)
 class DhtNode:
-    def __init__(
-        self,
-        family: Family,
-        responder: Responder,
-        *,
-        limits: LimitRules,
-        external: ExternalAddress,
-        version: bytes,
-        rng: random.Random,
-        now: float,
-        read_only: bool = False,
-    ) -> None:
-        """``rng`` must not be guessable: it draws the ids of our queries. ``family`` is one of the responder's."""
-        self.counts = NodeCounts()
-        self.table = family.table
-        self.announced = family.announced
-        self.samples = family.samples
-        self._responder = responder
-        self._inbound = InboundLimits(limits, now)
-        self._outbound = OutboundLimits(limits, now)
-        self.external = external
-        self._version = version
-        self._rng = rng
+    """``rng`` must not be guessable: it draws the ids of our queries. ``family`` is one of the responder's."""
+
+    family: InitVar[Family]
+    responder: Responder
+    _: KW_ONLY
+    limits: InitVar[LimitRules]
+    external: ExternalAddress
+    version: bytes
+    rng: random.Random
+    now: InitVar[float]
+    read_only: bool = False
+    counts: NodeCounts = field(default_factory=NodeCounts)
+    _transactions: Transactions = field(default_factory=Transactions)
+    _lookups: list[RunningLookup] = field(default_factory=list)
+    _waiting: deque[Pending] = field(default_factory=deque)
+    _datagrams: list[Datagram] = field(default_factory=list)
+
+    def __post_init__(self, family: Family, limits: LimitRules, now: float) -> None:
+        self.table, self.announced, self.samples = family.table, family.announced, family.samples
+        self._inbound, self._outbound = InboundLimits(limits, now), OutboundLimits(limits, now)
         # Which peers an answer names may be guessed, and the system's randomness is a system call for each number.
-        self._choices = random.Random(rng.getrandbits(64))
-        self._read_only = read_only
-        self._transactions = Transactions()
-        self._lookups: list[RunningLookup] = []
-        self._waiting: deque[Pending] = deque()
-        self._datagrams: list[Datagram] = []
-        self._next_pings = now
-        self._next_growth = now
+        self._choices = random.Random(self.rng.getrandbits(64))
+        self._next_pings = self._next_growth = now
         self._next_expiry = now + EXPIRE_ROUND_SECONDS
 
     @property
@@ -211,7 +203,7 @@ class DhtNode:
             self.counts.dropped[str(error)] += 1
         except QueryError as error:
             self.counts.queries_in["other", "refused"] += 1
-            self._answer(self._responder.refuse(error), source, now)
+            self._answer(self.responder.refuse(error), source, now)
         answers = message.transaction if isinstance(message, Answer | Failure) else None
         # What has the transaction id of our query, and is no answer to it, is the end of the query.
         if awaited not in (None, answers) and (pending := self._transactions.finish(source, awaited)) is not None:
@@ -219,14 +211,14 @@ class DhtNode:
         if isinstance(message, Answer | Failure):
             self._finish(message, source, now)
         elif awaited is None and message is not None:
-            if isinstance(message.arguments, GetPeers | AnnouncePeer) and not self._read_only:
+            if isinstance(message.arguments, GetPeers | AnnouncePeer) and not self.read_only:
                 return message
             self.respond(message, source, NO_PART, now)
         return None
 
     def respond(self, query: Query, source: Endpoint, swarm: Swarm, now: float) -> None:
         """Answers a query that ``receive`` returned. Not to be called while the store is unavailable."""
-        data = self._responder.respond(query, source, swarm, now, self._choices)
+        data = self.responder.respond(query, source, swarm, now, self._choices)
         sent = self._answer(data, source, now)
         outcome = "answered" if sent else "limited" if data is not None else "ignored"
         self.counts.queries_in[NAMES[type(query.arguments)], outcome] += 1
@@ -252,7 +244,7 @@ class DhtNode:
             self._next_growth = now + GROWTH_ROUND_SECONDS
             for node in self.table.due_candidates(now):
                 self._ask(Pending(node.endpoint, node.id), now)
-            target = self.table.due_lookup(now, self._rng)
+            target = self.table.due_lookup(now, self.rng)
             if target is not None:
                 self.find_nodes(target, now)
         if now >= self._next_expiry:
@@ -266,7 +258,7 @@ class DhtNode:
 
     def forget(self, info_hash: InfoHash) -> None:
         """Forgets a torrent that no longer takes part, in both families."""
-        self._responder.forget(info_hash)
+        self.responder.forget(info_hash)
 
     def contact(self, endpoints: Iterable[Endpoint], now: float) -> None:
         """Asks nodes known by their address only, such as bootstrap nodes, for those near us."""
@@ -324,8 +316,8 @@ class DhtNode:
                 query.lookup.lookup.on_failure(Node(query.id, query.endpoint))
             return
         query.sent_at = now
-        transaction = self._transactions.begin(query, self._rng)
-        message = Query(transaction, self.id, query.arguments, self._read_only, self._version)
+        transaction = self._transactions.begin(query, self.rng)
+        message = Query(transaction, self.id, query.arguments, self.read_only, self.version)
         self._send(query.endpoint, encode_query(message))
 
     def _answer(self, data: bytes | None, source: Endpoint, now: float) -> bool:
@@ -385,6 +377,6 @@ class DhtNode:
             return
         seen = Address(answer.external[:-2])
         if is_routable(seen) and self.external.vote(seen, voter, now) and not fits_address(self.id, seen):
-            own = id_for_address(seen, self._rng.randbytes(20))
+            own = id_for_address(seen, self.rng.randbytes(20))
             self.table.change_id(own)
             self.announced.change_id(own)
