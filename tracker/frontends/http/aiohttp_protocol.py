@@ -179,19 +179,16 @@ class Connection(ProxiedConnection):
         elif waits:
             self.until = self._table.now + self._table.head_sweeps
         if self._upgraded and self._parser is not None:
+            # The Upgrade header of a request is ignored: the bytes that follow are the next request.
             self._parser.set_upgraded(False)
-            self._stay_with_http()
+            self._upgraded = False
+            following, self._message_tail = self._message_tail, b""
+            if self._answering:
+                self._ahead[:0] = following
+            else:
+                self._parse(following)
         elif not between_bodies and self._body.is_eof() and not self._answering:
             self._parse(b"")  # the parser stops at the end of an unread body
-
-    def _stay_with_http(self) -> None:
-        """Ignores a request's Upgrade header: the bytes that follow are the next request."""
-        self._upgraded = False
-        following, self._message_tail = self._message_tail, b""
-        if self._answering:
-            self._ahead[:0] = following
-        else:
-            self._parse(following)
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
         """The connection becomes a WebSocket; what has arrived after the request is its first bytes."""

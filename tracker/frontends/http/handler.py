@@ -89,12 +89,15 @@ class HttpHandler:
         try:
             route = self._routes.get(path) or find_route(path, query, self.passkey_forms)
             request.kind = route.kind
-            if route.kind == "announce":
-                return await self._announce(request, query, route.passkey)
-            if route.kind == "scrape":
-                return await self._scrape(request, query, route.passkey)
+            if route.kind in _KINDS:
+                if route.kind == "announce" and not query:
+                    raise Refusal("this is a BitTorrent tracker: open this URL in a torrent client")
+                if is_browser(request.headers):  # the fast protocol hands its requests over (request_heads.py)
+                    raise Refusal("this address is for BitTorrent clients")
+                answer = self._announce if route.kind == "announce" else self._scrape
+                return await answer(request, query.encode("utf-8", "surrogateescape"), route.passkey)
         except Refusal as error:
-            return self._refuse(error, _KINDS.get(request.kind, "other"))
+            return Answer(self.refusal(error, _KINDS.get(request.kind, "other")))
         except TimeoutError as error:  # aiohttp would not log where it was raised
             return self.crashed(error)
         return Answer(_INDEX) if route.kind == "index" else self._probe(path)
@@ -124,11 +127,8 @@ class HttpHandler:
             return Answer("".join(f"{problem}\n" for problem in problems).encode(), status=503)
         return Answer(ready_text(self._notices()).encode())
 
-    async def _announce(self, request: Request, query: str, passkey: str | None) -> Answer:
-        if not query:
-            raise Refusal("this is a BitTorrent tracker: open this URL in a torrent client")
-        self._check_client(request)
-        announce = parse_announce(query.encode("utf-8", "surrogateescape"))
+    async def _announce(self, request: Request, query: bytes, passkey: str | None) -> Answer:
+        announce = parse_announce(query)
         if self.rules.settings.keep_user_agents:
             announce = with_agent(announce, user_agent_of(request.headers))
         address = self._address(request, announce.stated_address)
@@ -138,21 +138,14 @@ class HttpHandler:
             return self._fail(request, error)
         return Answer(encode_announce(reply, compact=announce.compact, no_peer_id=announce.no_peer_id))
 
-    async def _scrape(self, request: Request, query: str, passkey: str | None) -> Answer:
-        self._check_client(request)
-        scrape = parse_scrape(query.encode("utf-8", "surrogateescape"), self.max_scrape)
+    async def _scrape(self, request: Request, query: bytes, passkey: str | None) -> Answer:
+        scrape = parse_scrape(query, self.max_scrape)
         address = self._address(request, None)
         try:
             reply = await self.tracker.scrape(scrape, passkey, address)
         except Refusal as error:
             return self._fail(request, error)
         return Answer(encode_scrape(reply) if scrape.info_hashes else await self._full_scrapes.encode(reply))
-
-    @staticmethod
-    def _check_client(request: Request) -> None:
-        """The fast protocol hands browsers' requests over (request_heads.py)."""
-        if is_browser(request.headers):
-            raise Refusal("this address is for BitTorrent clients")
 
     def _fail(self, request: Request, error: Refusal) -> Answer:
         """The answer to a refusal. Rate-limited drops close the connection; "busy" answers close it after the answer.
@@ -208,31 +201,22 @@ class HttpHandler:
             not_ready = request.raw_path.partition("?")[0] == _READY and bool(self._problems())
             return Answer(b"", status=503 if not_ready else 200)
         cast(Connection, request.protocol).close()  # discards a body
-        answer = self._refuse(Refusal("announce and scrape are GET requests"))
-        answer.force_close()
-        return answer
+        return Answer(self.refusal(Refusal("announce and scrape are GET requests")), close=True)
 
     def malformed(self, error: BaseException | None) -> Answer:
         if isinstance(error, ProxyMismatch) and (text := str(error)) not in self._mismatches:
             self._mismatches.add(text)
             value = self.rules.settings.proxy_protocol
             log.warning(text, setting="TRACKER_HTTP__PROXY_PROTOCOL", value=value)
-        answer = self._refuse(explain(error, self.rules.settings))
-        answer.force_close()
-        return answer
+        return Answer(self.refusal(explain(error, self.rules.settings)), close=True)
 
     def crashed(self, error: BaseException | None) -> Answer:
-        answer = Answer(self.crash(error))
-        answer.force_close()
-        return answer
+        return Answer(self.crash(error), close=True)
 
     def crash(self, error: BaseException | None) -> bytes:
         """Logs and counts an internal error; returns the failure to send."""
         log.error("a request failed", **describe(error))
         return self.refusal(Refusal("internal error"))
-
-    def _refuse(self, error: Refusal, kind: str = "other") -> Answer:
-        return Answer(self.refusal(error, kind))
 
     def refusal(self, error: Refusal, kind: str = "other") -> bytes:
         """Counts a request that was refused before a decision; returns the failure to send."""

@@ -141,16 +141,12 @@ class SocketConnection:
                 break
             if self._bad > MAX_BAD_MESSAGES:
                 break
-            while not (counted or self._has_left or self._budget.take(now := time.monotonic())):
+            # Messages of a client that is gone do not wait: there may be stops among them.
+            while not (counted or self.connection.transport is None or self._budget.take(now := time.monotonic())):
                 await asyncio.sleep(self._budget.wait(now))
             self._waits = bool(inbox._buffer)
             del message, rest  # thousands of connections would each keep their last one
         return socket
-
-    @property
-    def _has_left(self) -> bool:
-        """Whether the client is gone; among the messages that still wait there may be stops."""
-        return self.connection.transport is None
 
     def _take(self, message: _Message) -> _Message | None:
         """Handles a message when it arrives; returns what waits for the task of the connection."""
