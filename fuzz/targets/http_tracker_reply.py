@@ -6,7 +6,7 @@ from bencodepy import encode
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import TrackerRefusal, TrackerReplyError
-from tracker.wire.http_tracker_reply import MAX_FAILURE_LENGTH, parse_announce, parse_scrape
+from tracker.wire.http_reply import MAX_FAILURE_LENGTH, parse_announce, parse_scrape
 
 MAX_LENGTH = 2000
 _REQUESTED = (InfoHash(b"a" * 20), InfoHash(b"b" * 20))

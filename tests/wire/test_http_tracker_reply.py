@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tracker.bittorrent import Announce, AnnounceReply, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.refusals import Refusal
-from tracker.wire import http_reply, http_tracker_reply
+from tracker.wire import http_reply, http_request
 from tracker.wire.http_request import parse_announce, parse_scrape
 
 HASH, OTHER = InfoHash(bytes(range(20))), InfoHash(b"\xff" * 20)
@@ -23,17 +23,17 @@ counts = st.integers(0, 2**31 - 1)
 
 
 def scraped(data: bytes) -> dict[InfoHash, ScrapeFile]:
-    return http_tracker_reply.parse_scrape(data, [HASH, OTHER])
+    return http_reply.parse_scrape(data, [HASH, OTHER])
 
 
 def announced(data: bytes) -> AnnounceReply:
-    return http_tracker_reply.parse_announce(data, max_peers=50)
+    return http_reply.parse_announce(data, max_peers=50)
 
 
 class TestQueries:
     @given(st.lists(hashes, min_size=1, max_size=50, unique=True))
     def test_our_parser_reads_the_scrape_query(self, asked: list[InfoHash]) -> None:
-        query = http_tracker_reply.scrape_query(asked)
+        query = http_request.encode_scrape(asked)
         assert parse_scrape(query.encode("ascii"), 400).info_hashes == tuple(asked)
         assert len(query) <= 71 * len(asked)
 
@@ -42,11 +42,11 @@ class TestQueries:
         announce = Announce(
             info_hash, PEER, port=0, bytes_left=Digits(b"1"), event=Event.STOPPED, peers_wanted=50, key=key
         )
-        query = http_tracker_reply.announce_query(announce)
+        query = http_request.encode_announce(announce)
         assert parse_announce(query.encode("ascii")) == announce._replace(key=key.hex().encode(), no_peer_id=True)
 
     def test_unknown_fields_are_not_sent(self) -> None:
-        said = parse_qs(http_tracker_reply.announce_query(Announce(HASH, PEER, port=1)), encoding="latin-1")
+        said = parse_qs(http_request.encode_announce(Announce(HASH, PEER, port=1)), encoding="latin-1")
         assert unquote_to_bytes(said["info_hash"][0].encode("latin-1")) == HASH
         assert not {"left", "event", "numwant", "key"} & set(said)
 
@@ -64,7 +64,7 @@ class TestScrape:
             info_hash: {"complete": seeders, "downloaded": completions, "incomplete": leechers}
             for info_hash, (seeders, completions, leechers) in sorted(counts.items())
         }
-        parsed = http_tracker_reply.parse_scrape(bencode({"files": files, "flags": {"x": 1}}), list(counts))
+        parsed = http_reply.parse_scrape(bencode({"files": files, "flags": {"x": 1}}), list(counts))
         assert {k: (f.seeders, f.completions, f.leechers) for k, f in parsed.items()} == counts
 
     @pytest.mark.parametrize("data", [b"de", b"d5:files0:e", b"d5:filesle" + b"e", b"d5:filesi1ee"])
@@ -118,7 +118,7 @@ class TestAnnounce:
     def test_peers_beyond_the_maximum_are_ignored(self) -> None:
         long = [{b"ip": b"1.2.3.%d" % at, b"port": 1} for at in range(100)]
         for data in (bencode({b"peers": bytes(600), b"peers6": bytes(1800)}), bencode({b"peers": long})):
-            reply = http_tracker_reply.parse_announce(data, max_peers=3)
+            reply = http_reply.parse_announce(data, max_peers=3)
             assert len(reply.peers) == 18
             assert len(reply.peers6) in (0, 54)
 

@@ -186,18 +186,15 @@ class ShownPieces:
             if self.stated:
                 raise PeerProtocolError("pieces stated twice")
             self.stated = True
-            self._state(message)
+            spare = -self.count % 8
+            if message.kind is Kind.BITFIELD:
+                bits = int.from_bytes(message.data, "big")
+                if len(message.data) != len(self._bits) or bits & ((1 << spare) - 1):
+                    raise PeerProtocolError("bitfield of a wrong length")
+            else:
+                bits = ((1 << self.count) - 1) << spare if message.kind is Kind.HAVE_ALL else 0
+            self._bits = bytearray(bits.to_bytes(len(self._bits), "big"))
+            self.number = bits.bit_count()
 
     def __contains__(self, index: int) -> bool:
         return bool(self._bits[index // 8] & 0x80 >> index % 8)
-
-    def _state(self, message: Message) -> None:
-        spare = -self.count % 8
-        if message.kind is Kind.BITFIELD:
-            bits = int.from_bytes(message.data, "big")
-            if len(message.data) != len(self._bits) or bits & ((1 << spare) - 1):
-                raise PeerProtocolError("bitfield of a wrong length")
-        else:
-            bits = ((1 << self.count) - 1) << spare if message.kind is Kind.HAVE_ALL else 0
-        self._bits = bytearray(bits.to_bytes(len(self._bits), "big"))
-        self.number = bits.bit_count()

@@ -1,4 +1,4 @@
-"""Queries of announces and scrapes over HTTP -> ``Announce`` and ``Scrape`` (BEP 3, 7, 21, 23, 48).
+"""Queries of announces and scrapes over HTTP (BEP 3, 7, 21, 23, 48), and those to other trackers.
 
 A query is bytes: decoding it as text would damage binary hashes. It is split at ``&``, and each value is
 percent-decoded once, to bytes. A ``+`` is a space, because form encoders write byte 0x20 so. Names are not decoded: no
@@ -11,8 +11,9 @@ others. Any other query goes to the general parser, which reads parameter by par
 
 import re
 from codecs import escape_decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
+from urllib.parse import quote_from_bytes
 
 from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce, Digits, Event, InfoHash, PeerId, Scrape
 from tracker.refusals import Refusal
@@ -205,6 +206,29 @@ def parse_scrape(query: bytes, max_hashes: int) -> Scrape:
     if present and not info_hashes:
         raise Refusal("info_hash must be the raw 20 bytes, percent-encoded")
     return Scrape(tuple(info_hashes))
+
+
+def encode_scrape(info_hashes: Iterable[InfoHash]) -> str:
+    """The query of a scrape of another tracker: ``info_hash=…&info_hash=…`` (BEP 48)."""
+    return "&".join(f"info_hash={quote_from_bytes(info_hash, safe='')}" for info_hash in info_hashes)
+
+
+def encode_announce(announce: Announce) -> str:
+    """The query of an announce to another tracker, in the compact form, without peer ids."""
+    fields = {
+        "info_hash": quote_from_bytes(announce.info_hash, safe=""),
+        "peer_id": quote_from_bytes(announce.peer_id, safe=""),
+        "port": announce.port,
+        "uploaded": announce.uploaded.decode(),
+        "downloaded": announce.downloaded.decode(),
+        "left": announce.bytes_left and announce.bytes_left.decode(),
+        "event": announce.event.value or None,
+        "numwant": announce.peers_wanted,
+        "key": announce.key.hex() or None,
+        "compact": 1,
+        "no_peer_id": 1,
+    }
+    return "&".join(f"{name}={value}" for name, value in fields.items() if value is not None)
 
 
 def _unescape(value: bytes) -> bytes:

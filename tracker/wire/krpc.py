@@ -209,27 +209,17 @@ def split_nodes(packed: bytes | None, length: int) -> list[Node]:
 
 
 def _fields(arguments: Arguments) -> dict[str, Any]:
-    """The arguments but ``id``. All names sort behind it."""
+    """The arguments but ``id``, without those that are false or empty. All names sort behind it."""
+    fields: dict[str, Any] = {}
     match arguments:
-        case Ping():
-            return {}
         case FindNode(target, want) | SampleInfohashes(target, want):
-            return {"target": target, **_want_field(want)}
+            fields = {"target": target, "want": [f"n{family}" for family in want]}
         case GetPeers(info_hash, want, no_seeds, scrape):
-            fields: dict[str, Any] = {"info_hash": info_hash}
-            if no_seeds:
-                fields["noseed"] = 1
-            if scrape:
-                fields["scrape"] = 1
-            return fields | _want_field(want)
-        case AnnouncePeer(info_hash, port, token, implied_port, seed):
-            implied = {"implied_port": 1} if implied_port else {}
-            seeding = {"seed": 1} if seed else {}
-            return {**implied, "info_hash": info_hash, "port": port, **seeding, "token": token}
-
-
-def _want_field(want: tuple[int, ...]) -> dict[str, Any]:
-    return {"want": [f"n{family}" for family in want]} if want else {}
+            wanted = [f"n{family}" for family in want]
+            fields = {"info_hash": info_hash, "noseed": no_seeds, "scrape": scrape, "want": wanted}
+        case AnnouncePeer(info_hash, port, token, implied, seed):
+            fields = {"implied_port": implied, "info_hash": info_hash, "port": port, "seed": seed, "token": token}
+    return {name: value for name, value in fields.items() if value is not False and value != []}
 
 
 def _encode(message: dict[str, Any], transaction: bytes, version: bytes, kind: str) -> bytes:

@@ -6,6 +6,7 @@ torrent would never have a peer. Limits of single clients, such as the number of
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha1, sha256
 from typing import Any, NamedTuple, NoReturn
@@ -174,21 +175,14 @@ def _name(info: Mapping[bytes, Any], encoding: Entry | None) -> str:
     if name is None:
         _refuse("the torrent has no name")
     name = name[: 8 * MAX_NAME_LENGTH]
-    try:
-        text = name.decode()
-    except UnicodeDecodeError:
-        text = _decoded(name, encoding.value if encoding is not None else b"")
+    text = name.decode("utf-8", "replace")
+    # An old file names the encoding of a name that is not UTF-8.
+    old = encoding.value if encoding is not None else None
+    known = old.decode("ascii") if isinstance(old, bytes) and _ENCODING.fullmatch(old) else "utf-8"
+    if text.encode() != name:
+        with suppress(LookupError, ValueError):
+            text = name.decode(known, "replace")
     return clean_text(text)[:MAX_NAME_LENGTH]
-
-
-def _decoded(name: bytes, encoding: object) -> str:
-    """A name that is not UTF-8, in the encoding that an old file names. Invalid bytes are replaced."""
-    if isinstance(encoding, bytes) and _ENCODING.fullmatch(encoding):
-        try:
-            return name.decode(encoding.decode("ascii"), "replace")
-        except (LookupError, ValueError):
-            pass
-    return name.decode("utf-8", "replace")
 
 
 def _preferred(fields: Mapping[bytes, Any], key: bytes, kind: type) -> Any:

@@ -88,20 +88,16 @@ def parse_tracker_url(text: str) -> TrackerUrl:
     port = int(match["port"] or _PORTS.get(scheme, 0))
     if not 0 < port < 65536 or (scheme == "udp" and match["credentials"] is not None):
         raise ValueError("not an announce URL")
-    target = match["target"] or ""
+    host, target = match["host"].lower(), match["target"] or ""
+    if host.startswith("["):
+        try:
+            host = str(IPv6Address(host[1:-1]))
+        except ValueError:
+            raise ValueError("not an announce URL") from None
     return TrackerUrl(
         scheme=scheme,
-        host=_host(match["host"]),
+        host=host,
         port=port,
         target=f"/{target}" if target.startswith("?") else target,
         credentials=match["credentials"] or "",
     )
-
-
-def _host(text: str) -> str:
-    if not text.startswith("["):
-        return text.lower()
-    try:
-        return str(IPv6Address(text[1:-1]))
-    except ValueError:
-        raise ValueError("not an announce URL") from None

@@ -15,7 +15,7 @@ from tracker import __version__
 from tracker.bittorrent import Announce, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.system.http_client import open_session
-from tracker.wire.http_tracker_reply import MAX_BYTES
+from tracker.wire.http_reply import MAX_BYTES
 from tracker.wire.tracker_url import parse_tracker_url
 from tracker.workers.upstreams.http import HttpTracker, _redirected
 from tracker.workers.upstreams.upstream import Unreachable

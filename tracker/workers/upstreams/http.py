@@ -9,7 +9,8 @@ from yarl import URL
 from tracker.bittorrent import Announce, AnnounceReply, InfoHash, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.system.http_client import read_body
-from tracker.wire.http_tracker_reply import MAX_BYTES, announce_query, parse_announce, parse_scrape, scrape_query
+from tracker.wire.http_reply import MAX_BYTES, parse_announce, parse_scrape
+from tracker.wire.http_request import encode_announce, encode_scrape
 from tracker.wire.tracker_url import TrackerUrl
 from tracker.workers.upstreams.upstream import Unreachable
 
@@ -37,11 +38,11 @@ class HttpTracker:
     async def scrape(self, info_hashes: Sequence[InfoHash]) -> dict[InfoHash, ScrapeFile]:
         """The counts of at most ``max_scrape`` torrents; 0 for those that the reply does not mention."""
         assert self._url.scrape_target is not None
-        files = parse_scrape(await self._get(self._url.scrape_target, scrape_query(info_hashes)), info_hashes)
+        files = parse_scrape(await self._get(self._url.scrape_target, encode_scrape(info_hashes)), info_hashes)
         return {info_hash: files.get(info_hash, ScrapeFile()) for info_hash in info_hashes}
 
     async def announce(self, announce: Announce) -> AnnounceReply:
-        reply = await self._get(self._url.target or "/", announce_query(announce))
+        reply = await self._get(self._url.target or "/", encode_announce(announce))
         return parse_announce(reply, max_peers=announce.peers_wanted or 0)
 
     async def _get(self, target: str, query: str) -> bytes:
