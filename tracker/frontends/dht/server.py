@@ -161,15 +161,14 @@ class DhtSocket:
                 self.node.drop("too many wait")
             elif self.cache.wait(key, WaitingQuery(query, source, control)):
                 self.to_read.put_nowait((self, key))
-        self._send(control)
+        self.flush(control)
 
-    def flush(self) -> None:
-        """Sends what the node has to send."""
-        self._send([])
+    def flush(self, control: Sequence[tuple[int, int, bytes]] = ()) -> None:
+        """Sends what the node has to send. A datagram that cannot be sent is a lost one.
 
-    def _send(self, control: Sequence[tuple[int, int, bytes]]) -> None:
-        """A datagram that cannot be sent is a lost one. ``control`` sends an answer from the address that was asked,
-        and does no harm to queries that the same datagram caused."""
+        ``control`` sends an answer from the address that was asked, and does no harm to queries that the same datagram
+        caused.
+        """
         datagrams = self.node.take_datagrams()
         for endpoint, data in datagrams if self.active() else ():
             target = inet_ntop(self._family, endpoint[:-2]), int.from_bytes(endpoint[-2:], "big")
@@ -195,7 +194,7 @@ class DhtSocket:
                     self.node.drop("store unavailable")
                 else:
                     self.node.respond(waiting.query, waiting.source, swarm, now)
-                    self._send(waiting.control)
+                    self.flush(waiting.control)
 
 
 Read = tuple[DhtSocket, Key]
