@@ -12,7 +12,6 @@ from tracker.dht.rate_limits import LimitRules
 from tracker.dht.responder import Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
-from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.krpc import MAX_SENT_BYTES, Query, parse_message
 
 MAX_LENGTH = 2100
@@ -47,7 +46,7 @@ def check(data: bytes) -> None:
 def _node() -> DhtNode:
     own = to_id(1 << 155)
     family = Family(RoutingTable(own, TableRules(), 0), AnnouncedPeers(own, AnnounceRules()), SampleSet())
-    responder = Responder({4: family}, ConnectionIds(bytes(32)), version=b"SK01")
+    responder = Responder({4: family}, bytes(32), version=b"SK01")
     return DhtNode(
         family, responder, limits=LimitRules(), external=ExternalAddress(), version=b"SK01", rng=random.Random(1), now=0
     )

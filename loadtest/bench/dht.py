@@ -16,7 +16,6 @@ from tracker.dht.node_id import to_id
 from tracker.dht.rate_limits import InboundLimits, LimitRules
 from tracker.dht.responder import Family, Responder, Swarm
 from tracker.dht.table import RoutingTable, TableRules
-from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.krpc import Answer, GetPeers, Node, Query, encode_answer, encode_query, parse_message
 
 CLOSEST_GOAL_MICROSECONDS = 40.0
@@ -84,7 +83,7 @@ def asked_for_peers(table: RoutingTable, packet: bytes, rng: random.Random, anno
     for number in range(announced):
         endpoint = Endpoint((0x0B000000 + number).to_bytes(4, "big") + b"\x1a\xe1")
         families[4].announced.announce(asked.arguments.info_hash, endpoint, 0, seed=number % 2 == 0)
-    responder = Responder(families, ConnectionIds(rng.randbytes(32)), version=b"SK01")
+    responder = Responder(families, rng.randbytes(32), version=b"SK01")
     limits = InboundLimits(LimitRules(1e9, 1e9, 1e9, 1e9, 1e9), 0)
     source = Endpoint(b"\x09\x09\x09\x09\x1a\xe1")
     peers = [Endpoint(number.to_bytes(4, "big") + b"\x1a\xe1") for number in range(announced or 100)]

@@ -15,7 +15,6 @@ from tracker.dht.rate_limits import LimitRules
 from tracker.dht.responder import Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
-from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.krpc import (
     AnnouncePeer,
     Answer,
@@ -46,7 +45,7 @@ def made(number: int, *, family: int = 4, limits: LimitRules = DEFAULT, read_onl
     parts = Family(
         RoutingTable(own, TableRules(private_addresses=True), 0), AnnouncedPeers(own, AnnounceRules()), SampleSet()
     )
-    responder = Responder({family: parts}, ConnectionIds(rng.randbytes(32)), version=b"SK01", read_only=read_only)
+    responder = Responder({family: parts}, rng.randbytes(32), version=b"SK01", read_only=read_only)
     return DhtNode(
         parts,
         responder,

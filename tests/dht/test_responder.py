@@ -11,7 +11,7 @@ from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht import bloom
 from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
 from tracker.dht.node_id import to_id
-from tracker.dht.responder import MANY_PEERS, MAX_FILTERS, NO_PART, Family, Responder, Swarm
+from tracker.dht.responder import MANY_PEERS, MAX_FILTERS, NO_PART, TOKEN_HASH_LENGTH, Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
 from tracker.errors import QueryError
@@ -62,7 +62,7 @@ class Setup:
                 endpoint = Endpoint((0x20 << 8 * (size - 1) | number).to_bytes(size, "big") + b"\x1a\xe1")
                 table.on_answer(Node(NodeId(rng.randbytes(20)), endpoint), 0)
             self.families[family] = Family(table, AnnouncedPeers(own, announce_rules), SampleSet())
-        self.responder = Responder(self.families, ConnectionIds(bytes(32)), version=b"SK01", read_only=read_only)
+        self.responder = Responder(self.families, bytes(32), version=b"SK01", read_only=read_only)
 
     def ask(
         self,
@@ -283,7 +283,7 @@ class TestTokens:
         other = Endpoint(b"\x09\x09\x09\x08\1\1")
         assert isinstance(setup.ask(announce, KNOWN, source=other), Failure)
         assert isinstance(setup.ask(announce._replace(info_hash=OTHER), KNOWN), Failure)
-        setup.responder.tokens = ConnectionIds(bytes(31) + b"\1")
+        setup.responder.tokens = ConnectionIds(bytes(31) + b"\1", TOKEN_HASH_LENGTH)
         assert isinstance(setup.ask(announce, KNOWN), Failure)
         port_changed = Endpoint(SOURCE[:4] + b"\7\7")
         assert isinstance(Setup().ask(announce, KNOWN, source=port_changed), Answer)
@@ -326,7 +326,7 @@ class TestTorrentsWithoutPart:
                 setup.ask(arguments, swarm, source=source)
                 for arguments in (
                     GetPeers(HASH),
-                    AnnouncePeer(HASH, 7, ConnectionIds(bytes(32)).issue(source[:-2] + HASH, 0)),
+                    AnnouncePeer(HASH, 7, ConnectionIds(bytes(32), TOKEN_HASH_LENGTH).issue(source[:-2] + HASH, 0)),
                     GetPeers(HASH),
                     GetPeers(HASH, scrape=True),
                     GetPeers(HASH, (4, 6), no_seeds=True),

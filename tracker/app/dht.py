@@ -34,7 +34,6 @@ from tracker.store.dht.status import Participation
 from tracker.system.datagrams import DatagramSocket, open_datagram_sockets
 from tracker.system.event_loop import running
 from tracker.system.logger import Logger
-from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.wire.krpc import NodeId
 from tracker.workers.dht import (
@@ -218,7 +217,7 @@ def build_nodes(settings: DhtSettings, families: Sequence[int], saved: SavedNode
         announced = AnnouncedPeers(own, AnnounceRules(bucket_hashes=settings.bucket_hashes))
         samples = None if settings.samples == "none" else SampleSet(by_worker=settings.samples == "public")
         parts[family] = Family(RoutingTable(own, rules, now), announced, samples)
-    responder = Responder(parts, ConnectionIds(os.urandom(32)), version=version, read_only=settings.read_only)
+    responder = Responder(parts, os.urandom(32), version=version, read_only=settings.read_only)
     limits = LimitRules(
         address_rate=settings.address_queries_second,
         address_burst=settings.address_burst,

@@ -6,7 +6,7 @@ announce elsewhere.
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from math import gcd
 from typing import NamedTuple
 
@@ -45,6 +45,7 @@ FILTER_SECONDS = 10
 """How long filters of at least MANY_PEERS are remembered."""
 MANY_PEERS = 60
 MAX_FILTERS = 1000
+TOKEN_HASH_LENGTH = 8
 _EMPTY_FILTER = bytes(FILTER_LENGTH)
 
 
@@ -72,15 +73,19 @@ NO_PART = Swarm()
 
 @dataclass(slots=True)
 class Responder:
-    """``families`` by 4 and 6. ``tokens`` has a secret of its own, new at each start. ``read_only``: no query is
-    answered (BEP 43)."""
+    """``families`` by 4 and 6. ``secret``, of the tokens of announces: 32 random bytes, new at each start.
+    ``read_only``: no query is answered (BEP 43)."""
 
     families: dict[int, Family]
-    tokens: ConnectionIds
+    secret: InitVar[bytes]
     version: bytes
     read_only: bool = False
     _filters: dict[tuple[InfoHash, int], tuple[float, tuple[bytes, bytes]]] = field(default_factory=dict)
     """By torrent and family: when they were made, and the filters."""
+    tokens: ConnectionIds = field(init=False)
+
+    def __post_init__(self, secret: bytes) -> None:
+        self.tokens = ConnectionIds(secret, TOKEN_HASH_LENGTH)
 
     def refuse(self, error: QueryError) -> bytes | None:
         """The answer to an invalid query."""

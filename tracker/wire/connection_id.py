@@ -21,10 +21,13 @@ _HASH_LENGTH = CONNECTION_ID_LENGTH - 1
 
 
 class ConnectionIds:
-    """``secret`` is 32 bytes: for connection ids those that all trackers on one store share. An id is 8 bytes."""
+    """``secret`` is 32 bytes: for connection ids those that all trackers on one store share.
 
-    def __init__(self, secret: bytes) -> None:
-        self._keyed = hashlib.blake2b(digest_size=_HASH_LENGTH, key=secret[:64], person=b"udp-connection")
+    An id is one byte longer than its hash. Tokens may have longer hashes than connection ids.
+    """
+
+    def __init__(self, secret: bytes, hash_length: int = _HASH_LENGTH) -> None:
+        self._keyed = hashlib.blake2b(digest_size=hash_length, key=secret[:64], person=b"udp-connection")
         self._begin = self._end = 0.0
         self._first = _MARK
         """First byte of the ids of the current slot, which is from ``_begin`` to ``_end`` (epoch seconds)."""
