@@ -34,9 +34,9 @@ _RETRY_SECONDS = 0.5
 _MAX_GAP_INTERVALS = 4
 _CREDIT_SAVED_INTERVALS = 2
 _LATE_SECONDS = 60
+"""A client that respects its interval may announce this much later."""
 _LIST_WAIT_SECONDS = 290
 """Ten less than the interval of an answer that has no peers for want of budget, so the next announce is due."""
-"""A client that respects its interval may announce this much later."""
 _EXPORTED = frozenset({"announces", "torrents.processed"})
 
 log = Logger("tracker.store")

@@ -192,7 +192,7 @@ end
 -- An existing swarm keeps the torrent id that its peers joined with, whatever the site writes meanwhile. A peer that
 -- stops needs no `enabled`, and can be no second address of the torrent.
 function load_swarm(r, registered)
-  local t, v, hybrid_of, dht, enabled = torrent, nil, nil, nil, nil
+  local t, v, hybrid_of, dht, enabled = torrent
   t.joiners = false
   if r.event == 'x' then
     if r.uid == '' then

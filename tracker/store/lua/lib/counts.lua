@@ -12,7 +12,8 @@ end })
 -- The field `arrays` of a torrent: how many slots its arrays s4, l4, s6, l6, sw and lw have, then how many networks are
 -- crowded (addresses.lua). When all but s4 and l4 are 0, only these two are stored. It is one field for seven numbers
 -- because each field that an announce reads costs a third of a command. The numbers of texts that were read are kept.
-local arrays_of, read_arrays = {}, nil
+-- luacheck: push ignore 231 241 (some scripts need only some of it)
+local arrays_of, read_arrays = {}
 do
 local MAX_KEPT, kept = 5000, 0
 
@@ -29,3 +30,4 @@ function read_arrays(text)
   return numbers
 end
 end
+-- luacheck: pop
