@@ -218,6 +218,33 @@ async def test_of_many_peers_of_a_user_each_is_marked(private: Store) -> None:
     assert await marks(private, 1, 2) == [b"x"] * 2
 
 
+async def test_peers_that_announced_while_accounts_were_off_overlap_afterwards(make_store: MakeStore) -> None:
+    on, off = [await make_store(accounts=mode, peer_memory=3600, max_gap=7200) for mode in ("required", "off")]
+    await on.users.add("7", ALICE)
+    for peer in (1, 2):
+        await on.announce(alice(peer, "s", bytes_left=0))
+    off.clock.now = on.clock.now = START + 100
+    for peer in (1, 2):
+        await off.announce(update(peer, bytes_left=0))
+    for _ in range(3):
+        on.clock.now += 100
+        for peer in (1, 2):
+            await on.announce(alice(peer, bytes_left=0))
+    assert (await account(on))["total_time"] == 300
+
+
+@pytest.mark.parametrize("max_peers", [0, 3])
+async def test_a_list_of_peers_that_another_program_wrote_costs_no_time(make_store: MakeStore, max_peers: int) -> None:
+    """Its last ids count."""
+    store = await make_store(accounts="required", peer_memory=3600, max_peers=max_peers)
+    await store.users.add("7", ALICE)
+    await store.announce(alice(1, "s"))
+    await store.redis.hset(store.keys.user_torrent("7", "1"), "peer_ids", bytes(20_000_000) + alice(1).peer_id)
+    await store.announce(alice(2, "s"))
+    assert await marks(store, 1, 2) == [b"x"] * 2
+    assert await store.redis.hstrlen(store.keys.user_torrent("7", "1"), "peer_ids") <= 160
+
+
 async def test_seed_time_is_counted_separately(private: Store) -> None:
     await private.announce(alice(event="s"))
     private.clock.now += 60

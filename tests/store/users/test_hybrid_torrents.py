@@ -364,3 +364,77 @@ async def test_a_client_that_joins_the_v2_half_first_is_one_peer_of_its_user(
     assert await sets(hybrid, V1) == {"incomplete"}
     for shard in hybrid.shards:
         await check_invariants(hybrid.redis, shard.keys)
+
+
+# Which peers of a user overlap
+
+
+async def time_of(store: Store, half: InfoHash, *peers: int) -> int:
+    """What the account counts while these peers announce every 100 s, three times; two seeders overlap."""
+    before = int((await account(store, half)).get("total_time", 0))
+    for _ in range(3):
+        store.clock.now += 100
+        for peer in peers:
+            await store.announce(said(half, peer=peer, bytes_left=0))
+            await followed(store)
+    return int((await account(store, half))["total_time"]) - before
+
+
+async def test_peers_that_announced_while_the_halves_were_linked_overlap_afterwards(private: Store) -> None:
+    for half in (V1, V2):
+        await private.torrents.add(half)
+    for peer in (1, 2):
+        await private.announce(said(V2, "s", peer=peer, bytes_left=0))
+    await private.hybrids.link(V2, V1)
+    for peer in (1, 2):
+        await private.announce(said(V2, peer=peer, bytes_left=0))
+        await followed(private)
+    await private.hybrids.unlink(V2)
+    assert await time_of(private, V2, 1, 2) == 300
+
+
+async def test_a_peer_that_joined_while_the_halves_were_linked_gets_an_account_afterwards(private: Store) -> None:
+    await linked(private)
+    await private.announce(said(V2, "s", bytes_left=0))
+    await followed(private)
+    await private.hybrids.unlink(V2)
+    private.clock.now += 100
+    await private.announce(said(V2, bytes_left=0))
+    assert "active" in await sets(private, V2)
+    assert (await account(private, V2))["peers"] == "1"
+
+
+@pytest.mark.parametrize("max_peers", [0, 2])
+async def test_a_peer_that_was_active_by_the_v2_half_alone_overlaps_with_later_ones(
+    make_store: MakeStore, max_peers: int
+) -> None:
+    """Also when others joined and left since, so that the account does not list it any more."""
+    store = await make_store(accounts="required", peer_memory=3600, max_gap=7200, max_peers=max_peers)
+    await store.users.add("7", ALICE)
+    await linked(store)
+    await store.announce(said(V2, "s", peer=1, bytes_left=0))
+    await followed(store)
+    for peer in range(2, 12):
+        await store.announce(said(V1, "s", peer=peer, bytes_left=0))
+        await store.announce(said(V1, "x", peer=peer, bytes_left=0))
+    for peer in (1, 20):
+        await store.announce(said(V1, "s", peer=peer, bytes_left=0))
+    assert await time_of(store, V1, 1, 20) == 300
+
+
+async def test_an_upgrade_from_layout_1_marks_a_peer_beside_one_of_the_v2_half_alone(private: Store) -> None:
+    await linked(private)
+    await private.announce(said(V1, "s", peer=1, bytes_left=0))
+    await private.announce(said(V2, "s", peer=2, bytes_left=0))
+    await followed(private)
+    shard, tid = private.shard(V1), (await private.torrent(V1))["tid"]
+    await private.redis.hdel(shard.keys.user_torrent("7", tid), "peer_ids")
+    await private.redis.hdel(shard.keys.peer(tid, said(V1, peer=1).peer_id), "marks")
+    await shard.scripts.upgrade_swarms([tid])
+    private.clock.now += 100
+    await private.announce(said(V1, peer=1, bytes_left=0))
+    await private.announce(said(V2, peer=2, bytes_left=0))
+    await followed(private)
+    private.clock.now += 100
+    await private.announce(said(V1, peer=1, bytes_left=0))
+    assert (await account(private, V1))["total_time"] == "200"

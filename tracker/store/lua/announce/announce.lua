@@ -360,7 +360,7 @@ local function set_rules(packed)
   regular_after = max(rules.shortest, rules.limits_lists and rules.list_wait or 0)
   accounts, rules.required, rules.give_all = mode > 0, mode == 2, all == 1
   rules.open, rules.bound_local = open == 1, local_too == 1
-  rules.limits_here = rules.max_credit < rules.max_user_credit
+  rules.limits_here, rules.max_listed = rules.max_credit < rules.max_user_credit, max(8, rules.max_peers)
   local dht = give_below > 0 and 'dht' or nil
   field_lists = {
     torrent_of_user =

@@ -416,11 +416,13 @@ end
 local function update_user_sets(t, r, p, a)
   local user_key, joining, is_new = P .. 'u:' .. r.uid, not (p.active or p.alone), not a.stored[1]
   if is_new then a.first_seen = now end
+  if joining or p.alone or a.peers == 0 then
+    a.peer_ids = a.peer_ids or a.peers == 0 and r.pid or with_peer(a, r.pid)
+  end
   if joining or a.peers == 0 then -- an account without peers was deleted and created again meanwhile
     if hnr_grace > 0 and a.peers == 0 and a.downloaded > hnr_min then -- the user came back
       redis.pcall('ZREM', P .. 'i:hnr_pending', a.uid .. ':' .. a.tid)
     end
-    a.peer_ids = a.peer_ids or with_peer(a, r.pid)
     a.peers = a.peers + 1
     if a.peers == 1 then redis.pcall('SADD', user_key .. ':active', t.tid) end
   end

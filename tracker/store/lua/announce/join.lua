@@ -7,7 +7,7 @@
 -- The user's other active peers, in the order of their joins. Nothing is written yet. Nil when the account lists fewer
 -- than allowed.
 local function load_own_peers(t, r, a)
-  local listed, own = a.listed or '', {}
+  local listed, own = sub(a.listed or '', -20 * rules.max_listed), {}
   if #listed < 20 * rules.max_peers then return end
   for at = 1, #listed - 19, 20 do
     local pid = sub(listed, at, at + 19)
@@ -97,9 +97,8 @@ local function write_join(r, p, a, slot_field, slot)
     if r.form == 2 then values[n + 1], values[n + 2], n = 'udp', '1', n + 2 end
   end
   if p.paused ~= r.paused then values[n + 1], values[n + 2], n = 'paused', r.paused, n + 2 end
-  if known or r.paused == '1' then
-    values[n + 1], values[n + 2], n = 'marks', marks_of(r.paused, p.lower, true, a), n + 2
-  end
+  local marks = marks_of(r.paused, known and p.lower or '', known, r.uid, a)
+  if marks then values[n + 1], values[n + 2], n = 'marks', marks, n + 2 end
   if r.key ~= '' then values[n + 1], values[n + 2], n = 'key', digest_of(r.key), n + 2 end
   if r.announced then values[n + 1], values[n + 2], n = 'peer_id', r.announced, n + 2 end
   if r.agent ~= '' then values[n + 1], values[n + 2], n = 'agent', r.agent, n + 2 end

@@ -5,7 +5,7 @@
 local function write_departure(r, p)
   local v, moved = p.stored, p.up + p.down > 0
   local left = r.left ~= '' and r.left or p.left or '' -- a seeder that stops without it has all when it comes back
-  local marks = marks_of(p.paused, p.lower, moved)
+  local marks = marks_of(p.paused, p.lower, moved, '')
   local fields, n = { 'active', '0', 'last_announce', now, 'total_time', p.total_time + p.time, nil, nil, nil, nil }, 6
   if left ~= v[2] or p.base_up ~= (v[3] or '0') or p.base_down ~= (v[4] or '0') then
     fields[7], fields[8], fields[9], fields[10], fields[11], fields[12], n =

@@ -3,17 +3,14 @@
 -- `peer_ids` of an account lists the peers of the user that joined last, 20 bytes each, oldest first; those that have
 -- left stay in it until it is full. It begins anew with a user's only peer. From the second peer on, announces of all
 -- of them overlap: none is a regular one until it is the only peer again, so `marks` of each is 'x' (update.lua).
-local MAX_LISTED = 8
-
--- The list with the peer that joins.
+-- The list with the peer that joins beside others.
 local function with_peer(a, pid)
-  if a.peers == 0 then return pid end
-  local listed, others = a.listed or '', ''
+  local listed, others = sub(a.listed or '', -20 * rules.max_listed), ''
   for at = 1, #listed - 19, 20 do
     local other = sub(listed, at, at + 19)
     if other ~= pid then others = others .. other end
   end
-  return sub(others, -20 * (max(MAX_LISTED, rules.max_peers) - 1)) .. pid
+  return sub(others, -20 * (rules.max_listed - 1)) .. pid
 end
 
 local function mark_overlapping(a)

@@ -10,9 +10,10 @@ function speed(bytes, elapsed)
 end
 
 -- `marks` of a peer says what else its hash has, so that most announces read one field for three: 's' speeds, 'x' more
--- than these: it is paused, has lower counters, or is not the only peer of its user on the torrent. False for neither.
-function marks_of(paused, lower, moved, a)
-  return (paused == '1' or lower ~= '' or a and a.peers > 1) and 'x' or moved and 's'
+-- than these: it is paused, has lower counters, or may not be the only peer of its user `uid` on the torrent, as one
+-- whose announce has no account. False for neither.
+function marks_of(paused, lower, moved, uid, a)
+  return (paused == '1' or lower ~= '' or uid ~= '' and not (a and a.peers <= 1)) and 'x' or moved and 's'
 end
 
 -- Writes what differs from `stored`: endpoints, left, uploaded, downloaded, last_announce. Most peers transfer nothing
@@ -178,7 +179,7 @@ end
 
 -- The traffic of any announce, with the lower counters.
 local function write_peer(r, p, a)
-  local before, marks = p.stored[6], marks_of(r.paused, p.lower, p.up + p.down > 0, a)
+  local before, marks = p.stored[6], marks_of(r.paused, p.lower, p.up + p.down > 0, p.stored[7] or r.uid, a)
   if a and before == 'x' and marks ~= 'x' then a.peer_ids = r.pid end
   write_traffic(p.at, p.stored, before, p.had_speed, r.left, p.base_up, p.base_down, p.up, p.down, p.elapsed,
     p.total_time + p.time)

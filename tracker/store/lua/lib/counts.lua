@@ -15,7 +15,7 @@ end })
 -- luacheck: push ignore 231 241 (some scripts need only some of it)
 local arrays_of, read_arrays = {}
 do
-local MAX_KEPT, kept = 5000, 0
+local MAX_KEPT, MAX_TEXT, kept = 5000, 100, 0
 
 function read_arrays(text)
   local s4, l4, s6, l6, sw, lw, crowded = string.match(text or '', '^(%d+) (%d+)$')
@@ -26,7 +26,7 @@ function read_arrays(text)
   local numbers = { known[s4] or 0, known[l4] or 0, known[s6] or 0, known[l6] or 0, known[sw] or 0, known[lw] or 0,
     known[crowded] or 0 }
   if kept == MAX_KEPT then arrays_of, kept = {}, 0 end
-  if s4 then arrays_of[text], kept = numbers, kept + 1 end
+  if s4 and #text < MAX_TEXT then arrays_of[text], kept = numbers, kept + 1 end
   return numbers
 end
 end

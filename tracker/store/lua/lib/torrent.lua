@@ -41,7 +41,7 @@ local save_rankings
 -- Whole numbers as text. Small ones, nearly all, are kept: to write a number costs as much as a short command.
 local text_of = setmetatable({}, { __index = function(known, number)
   local text = string.format('%.0f', number)
-  if number < 10000 then known[number] = text end
+  if number >= 0 and number < 10000 then known[number] = text end
   return text
 end })
 do

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- upgrade_swarms.lua: layout 2 has one field for the lengths of a torrent's arrays, and knows which peers of a user
--- overlap (`peer_ids` of an account, `marks` of a peer).
+-- overlap (`peer_ids` of an account, `marks` of a peer). Its keys of clients are another digest.
 -- ARGV[1..] torrent ids
 -- Answer    nothing
 local P, call = KEYS[1], redis.call
@@ -20,6 +20,7 @@ local function note_peers(ih, tid)
   local peers_of = {}
   for _, pidx in ipairs(call('SMEMBERS', P .. 'tpeers:' .. ih)) do
     local uid = call('HGET', P .. 'p:' .. tid .. ':' .. pidx, 'user_id')
+    call('HDEL', P .. 'p:' .. tid .. ':' .. pidx, 'key')
     if uid then
       peers_of[uid] = peers_of[uid] or {}
       table.insert(peers_of[uid], pidx)
@@ -31,8 +32,11 @@ local function note_peers(ih, tid)
       ids[#ids + 1] = string.gsub(peers[i], '%x%x', function(digits) return string.char(tonumber(digits, 16)) end)
     end
     local account = P .. 'u:' .. uid .. ':t:' .. tid
-    if call('EXISTS', account) == 1 then call('HSET', account, 'peer_ids', table.concat(ids)) end
-    for i = 1, #peers > 1 and #peers or 0 do call('HSET', P .. 'p:' .. tid .. ':' .. peers[i], 'marks', 'x') end
+    local number = tonumber(call('HGET', account, 'peers') or '') -- one may be active by the v2 half of a hybrid alone
+    if number then call('HSET', account, 'peer_ids', table.concat(ids)) end
+    for _, pidx in ipairs(number == 1 and #peers == 1 and {} or peers) do
+      call('HSET', P .. 'p:' .. tid .. ':' .. pidx, 'marks', 'x')
+    end
   end
 end
 
