@@ -214,3 +214,12 @@ async def test_a_step_may_say_how_long_the_pause_after_it_is() -> None:
     async with in_background(forever(step, None, error_seconds=60.0, sleep=time)):
         await time.pass_until(lambda: len(at) == 4)
     assert at == [0, 1, 3, 63]
+
+
+async def test_a_step_that_says_its_pauses_has_one_after_an_error_as_well() -> None:
+    time = FakeTime()
+    steps = Steps(time)
+    steps.error = StoreUnavailable("no reply")
+    async with in_background(forever(steps, None, sleep=time)):
+        await time.pass_until(lambda: len(steps.at) == 3)
+    assert steps.at == [0, 1, 2]

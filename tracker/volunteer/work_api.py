@@ -185,6 +185,8 @@ class WorkApi:
             async with self._session.get(url, max_redirects=3) as reply:
                 if reply.status != 200:
                     raise Unavailable(f"the .torrent file is not available: status {reply.status}")
+                if reply.headers.get("Content-Encoding", "identity") != "identity":
+                    raise Unavailable("the .torrent file is not available: compressed although identity was requested")
                 data = await read_body(reply, MAX_BYTES, aiohttp.ClientPayloadError("too large"))
             parsed = await asyncio.to_thread(parse_torrent_file, data)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:

@@ -12,7 +12,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.jobs.lease import Lease
 from tracker.system.logger import Logger
 
-_AGAIN_SECONDS, _SUBSCRIBE_SECONDS = 0.1, 0.5
+_AGAIN_SECONDS, _SUBSCRIBE_SECONDS, _ERROR_SECONDS = 0.1, 0.5, 1.0
 
 _T = TypeVar("_T")
 Sleep = Callable[[float], Awaitable[object]]
@@ -39,7 +39,7 @@ async def forever(
     """
     try:
         while True:
-            pause = error_seconds if error_seconds is not None else every
+            pause = error_seconds if error_seconds is not None else every if every is not None else _ERROR_SECONDS
             try:
                 if lease is None or await lease.hold():
                     found = await step()

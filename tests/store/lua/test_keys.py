@@ -5,6 +5,7 @@ The test reads the scripts: they build every key from the prefix ``P``, literals
 
 import re
 
+from loadtest.servers import ROOT
 from tools.lint_lua import scripts
 from tracker.store.client.scripts import source
 
@@ -209,3 +210,9 @@ def test_scripts_build_keys_from_the_prefix_only() -> None:
 def test_values_and_literals_of_a_key_are_told_apart() -> None:
     text = "call('GET', P .. 'u:' .. uid .. ':hnr') -- P .. 'comment'\nlocal a = P .. ARGV[i + 1] .. 'x'"
     assert keys_of(text) == {"u:*:hnr", "*x"}
+
+
+def test_pages_name_scripts_that_exist() -> None:
+    known = {file.name for file in (ROOT / "tracker").rglob("*.lua")}
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert set(re.findall(r"\b[a-z0-9_]+\.lua\b", page.read_text())) <= known, page.name

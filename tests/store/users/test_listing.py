@@ -302,6 +302,11 @@ async def test_an_invalid_cursor_is_refused(store: Store, cursor: str) -> None:
             await store.user_listing.page(wanted, cursor)
 
 
+async def test_a_place_after_all_users_is_no_cursor_of_a_whole_list(store: Store) -> None:
+    with pytest.raises(ClientError, match="invalid cursor"):
+        await store.user_listing.page(UserFilter(), "we")
+
+
 async def test_a_page_looks_at_a_bounded_number_of_users(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends early, with a position to go on from."""
     monkeypatch.setattr(user_listing, "USERS_A_CALL", 10)

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from redis.exceptions import ResponseError
 
 from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
@@ -240,3 +241,9 @@ async def named(store: Store, user_id: str, passkey: str) -> set[bytes]:
     """Every key of a user, from a scan of all keys."""
     beginnings = (f"{store.keys.prefix}u:{user_id}", f"{store.keys.prefix}user:{passkey}")
     return {key for key in await store.dump() if key.decode().startswith(beginnings)}
+
+
+async def test_a_key_of_a_wrong_type_is_no_conflict(store: Store) -> None:
+    await store.redis.set(store.keys.users(), "another program's")
+    with pytest.raises(ResponseError, match="wrong type"):
+        await store.users.add()

@@ -372,12 +372,14 @@ class AllSwarms:
         Refused as in ``scrape``."""
         files: Figures = {}
         for shard, swarms in zip(self._shards, self._all, strict=True):
+            own: Figures = {}
             try:
                 async for hashes in _pages(shard):
                     found = await swarms.scrapes.execute((hashes, passkey))
                     if isinstance(found, Refused):
                         return found
-                    files |= found
+                    own |= found
+                files |= own
             except StoreUnavailable as error:
                 self._shards.leave_out([shard.number], error)
         return files

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from tracker.errors import ClientError
 from tracker.names import fold
 from tracker.store.client.pipe import Argument
 from tracker.store.sharding.listing import END, Condition, Filter, Listing, ListPage, page_of
@@ -65,6 +66,8 @@ class UserListing(Listing[UserFilter, User]):
         """
         first, positions = self._place(cursor)
         if not wanted.is_selective:
+            if positions == [END]:
+                raise ClientError("invalid cursor")
             page = await self._walk(wanted, positions, first, count)
             return page._replace(total=await self.count(wanted.order), first=positions[0] if positions else first)
         if not wanted.name:

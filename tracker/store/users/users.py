@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from tracker.errors import ClientError, Conflict, NotFound, StoreUnavailable
 from tracker.store.access.repeats import once_of
 from tracker.store.client.pipe import Argument
@@ -84,8 +86,10 @@ class Users:
         ((outcome, *given),) = await self._scripts.save_users(["new", "", 0, packed])
         if outcome == b"passkey":
             raise Conflict("this passkey is taken: another user has it, so give one of them a new one")
-        if outcome != 1:
+        if outcome in (b"user", b"deleting"):
             raise Conflict("a user with this id exists")
+        if outcome != 1:
+            raise ResponseError("a key of users is of a wrong type")
         await self._changed(given[0].decode())
         return await self.find(passkey)
 
