@@ -33,7 +33,7 @@ def check(data: bytes) -> None:
     kind = request_kind(data)
     if kind in ("short", "action", "magic"):
         return
-    assert not _IDS.is_valid(data[:8], data[:4], _NOW)  # type: ignore[arg-type]
+    assert not _IDS.is_valid(data[:8], data[:4], _NOW)
     transaction = data[12:16]
     assert encode_error(transaction, Refusal("denied", data.decode("latin-1")))[4:8] == transaction
     if kind == "scrape":

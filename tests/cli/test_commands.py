@@ -15,7 +15,7 @@ from redis import Redis
 
 from loadtest import trackers
 from loadtest.servers import ROOT
-from tests.commands import Command, rows
+from tests.commands import Command, rows, run
 from tracker.cli import main
 from tracker.store.torrents.listing import ORDERS
 
@@ -262,3 +262,31 @@ def test_every_reading_command_has_a_json_option() -> None:
                 if inner in reads | {"settings", "doctor", "stats", "denied", "health", "cleanup"}:
                     assert any("--json" in param.opts for param in each.params), f"{name} {inner}"
     assert isinstance(main.app, typer.Typer)
+
+
+USAGE_ERRORS = [
+    ("token create x --role foo", 2),
+    ("token create x --read-only --role operate", 2),
+    ("token create x --expires foo", 1),
+    ("user add --until 3d", 2),
+    ("user add --upload-multiplier 2 --until foo", 1),
+    ("user edit 1", 2),
+    ("user edit 1 --until 3d", 2),
+    (f"freeleech give 1 {HASH} --until foo", 1),
+    ("work release p", 2),
+    ("work edit p", 2),
+    ("work policy p", 2),
+    ("work purge p --older-than 1 --status todo", 2),
+    ("wipe-stats --uniques --repairs", 2),
+    ("dht find x", 1),
+    ("work purge p", 1),  # the question has no answer
+    ("wipe-stats", 1),
+    ("jobs purge", 1),
+]
+
+
+@pytest.mark.parametrize(("words", "code"), USAGE_ERRORS, ids=[words for words, _ in USAGE_ERRORS])
+def test_wrong_usage_opens_no_store(tmp_path: Path, words: str, code: int) -> None:
+    """So it makes none in a folder that no tracker has used, and is reported also while the store is unavailable."""
+    assert run(tmp_path, *words.split()).returncode == code
+    assert list(tmp_path.iterdir()) == []

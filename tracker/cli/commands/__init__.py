@@ -143,6 +143,11 @@ def lists(columns: Columns | Callable[..., Columns]) -> Callable[[Command], Comm
     return _marked("columns", columns)
 
 
+def checks(check: Command) -> Callable[[Command], Command]:
+    """Before the store is opened, ``check`` gets the command's arguments that it names, and raises what is wrong."""
+    return _marked("check", check)
+
+
 def _marked(name: str, value: object) -> Callable[[Command], Command]:
     def mark(function: Command) -> Command:
         setattr(inspect.unwrap(function), name, value)
@@ -179,6 +184,9 @@ def _run(function: Command, inner: Command, arguments: dict[str, Any]) -> None:
     operation: str = getattr(inner, "operation", "")
     shows = columns or inner.__annotations__["return"] is Row
     as_json: bool = arguments.pop("as_json") if shows else False
+    if check := getattr(inner, "check", None):
+        read = getattr(function, "collect", dict)(arguments)
+        check(**{name: read[name] for name in signature(check).parameters})
 
     async def work(store: "Store", **change: Any) -> None:
         if columns:
@@ -204,8 +212,10 @@ def confirm(question: str, *, yes: bool = False) -> None:
     note that, and wait for the answer."""
     if not yes:
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        typer.confirm(question, abort=True)
-        signal.signal(signal.SIGINT, before)
+        try:
+            typer.confirm(question, abort=True)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 def load_settings() -> "Settings":

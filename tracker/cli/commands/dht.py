@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Argument, BadParameter, Exit
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, Limit, Pages, group, lists, load_settings
+from tracker.cli.commands import AsJson, Limit, Pages, checks, group, lists, load_settings
 from tracker.cli.terminal import Moment, Row, complain, describe, note, say, say_json
 from tracker.errors import ClientError
 from tracker.store.dht.status import fields_of
@@ -47,14 +47,19 @@ async def hashes(
     )
 
 
+def _check_find(info_hash: str) -> None:
+    parse_info_hash(info_hash)
+    if not load_settings().dht.enabled:
+        raise ClientError("the DHT is off (TRACKER_DHT__ENABLED=true)")
+
+
 @dht.command("find")
+@checks(_check_find)
 async def find(store: Store, info_hash: str, as_json: AsJson = False) -> None:
     """Look up a torrent in the DHT now, for up to 45 seconds: its seeders and peers. Only torrents that take part."""
     from tracker.app import dht_client  # noqa: PLC0415
 
     settings, wanted = load_settings().dht, parse_info_hash(info_hash)
-    if not settings.enabled:
-        raise ClientError("the DHT is off (TRACKER_DHT__ENABLED=true)")
     if await store.dht_torrents.no_longer_part([wanted], all_torrents=settings.torrents == "all"):
         raise ClientError("this torrent does not take part in the DHT: it is not registered as public, see docs/dht.md")
     saved = [await store.dht_nodes.load(name) for name in await store.dht_nodes.names()]

@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import EVERYTHING, InfoHash, Pages, audited, group, in_order, lists
+from tracker.cli.commands import EVERYTHING, InfoHash, Pages, audited, checks, group, in_order, lists
 from tracker.cli.terminal import Moment, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
@@ -23,6 +23,7 @@ freeleech = group("Give users freeleech tokens: downloads of one torrent that do
 
 
 @freeleech.command("give")
+@checks(lambda until: parse_end(until, time.time()))
 @audited("freeleech.give")
 async def give_token(
     store: Store,

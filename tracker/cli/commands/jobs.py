@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from tracker.cli.commands import EVERYTHING, PAGE, LimitOrAll, Pages, Yes, audited, confirm, each, group, lists
+from tracker.cli.commands import EVERYTHING, PAGE, LimitOrAll, Pages, Yes, audited, checks, confirm, each, group, lists
 from tracker.cli.commands.options import Given, columns_of, options_of
 from tracker.cli.progress import progress
 from tracker.cli.terminal import Row, columns, note, say
@@ -142,7 +142,20 @@ async def retry_job(store: Store, id: JobId) -> str:
     return f"{id} queued"
 
 
+def _purged(status: str | None) -> list[str]:
+    return [status] if status else ["completed", "failed"]
+
+
+def _ask_purge(status: str | None, queue: str | None, older_than: float | None, yes: bool) -> None:
+    which = f"{' and '.join(_purged(status))} jobs of {queue or 'all queues'}"
+    if older_than is not None:
+        ended = "could have started" if status in ("pending", "retry") else "finished"
+        which += f" that {ended} more than {older_than:g} hours ago"
+    confirm(f"Delete the {which}?", yes=yes)
+
+
 @jobs.command("purge")
+@checks(_ask_purge)
 @audited("jobs.purge")
 async def purge_jobs(
     store: Store,
@@ -161,12 +174,7 @@ async def purge_jobs(
     yes: Yes = False,
 ) -> None:
     """Delete jobs that are not running: those of one status, or the completed and failed ones."""
-    statuses = [status] if status else ["completed", "failed"]
-    which = f"{' and '.join(statuses)} jobs of {queue or 'all queues'}"
-    if older_than is not None:
-        ended = "could have started" if status in ("pending", "retry") else "finished"
-        which += f" that {ended} more than {older_than:g} hours ago"
-    confirm(f"Delete the {which}?", yes=yes)
+    statuses = _purged(status)
     before = None if older_than is None else time.time() - older_than * 3600
     queues = await _queues(store, queue)
     total = sum([await store.jobs.purge(name, each_status, before) for name in queues for each_status in statuses])

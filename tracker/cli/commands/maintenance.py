@@ -5,7 +5,17 @@ from typing import Annotated
 
 from typer import BadParameter, Option
 
-from tracker.cli.commands import AsJson, Yes, audited, change_store, confirm, load_settings, torrent_files, with_store
+from tracker.cli.commands import (
+    AsJson,
+    Yes,
+    audited,
+    change_store,
+    checks,
+    confirm,
+    load_settings,
+    torrent_files,
+    with_store,
+)
 from tracker.cli.progress import progress
 from tracker.cli.terminal import say, show
 from tracker.errors import ClientError
@@ -63,6 +73,14 @@ async def reindex(store: Store, change: Change, as_json: AsJson = False) -> None
         raise ClientError("the store is out of memory: some lists are incomplete")
 
 
+def _check_wipe(uniques: bool, repairs: bool, yes: bool) -> None:
+    if uniques and repairs:
+        raise BadParameter("give --uniques or --repairs")
+    too = " and all unique users" if uniques else ""
+    confirm(f"Delete all counters, latencies, histories and totals of the tracker{too}?", yes=yes or repairs)
+
+
+@checks(_check_wipe)
 @audited("wipe_stats")
 async def wipe_stats(
     store: Store,
@@ -77,10 +95,6 @@ async def wipe_stats(
 
     Torrents, users with their totals, swarms, scores and jobs stay.
     """
-    if uniques and repairs:
-        raise BadParameter("give --uniques or --repairs")
-    too = " and all unique users" if uniques else ""
-    confirm(f"Delete all counters, latencies, histories and totals of the tracker{too}?", yes=yes or repairs)
     if repairs:
         change.count(repairs=await Maintenance(store).reset_repairs())
         return

@@ -27,14 +27,17 @@ def options_of(*records: type, without: Iterable[str] = ()) -> Callable[[Command
         for each in signature(command).parameters.values():
             parameters += map(_option, fields.values()) if each.name == "given" else [each]
 
-        @wraps(command)
-        def run(**arguments: Any) -> Any:
-            given = {name: arguments.pop(name) for name in fields}
-            given = {name: value for name, value in given.items() if value is not None}
+        def collect(arguments: Mapping[str, Any]) -> dict[str, Any]:
+            given = {name: arguments[name] for name in fields if arguments[name] is not None}
             for name in [name for name in given if fields[name].kind == "names"]:
                 given[name] = tuple(filter(None, map(str.strip, given[name].split(","))))
-            return command(**arguments, given=given)
+            return {**{name: value for name, value in arguments.items() if name not in fields}, "given": given}
 
+        @wraps(command)
+        def run(**arguments: Any) -> Any:
+            return command(**collect(arguments))
+
+        run.collect = collect  # type: ignore[attr-defined]  # for ``checks``
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         return run

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, BadParameter, Option
 
-from tracker.cli.commands import AsJson, Pages, audited, config_file, group, lists
+from tracker.cli.commands import AsJson, Pages, audited, checks, config_file, group, lists
 from tracker.cli.commands.options import row_of
 from tracker.cli.terminal import Row, announce_urls, note, say, say_json
 from tracker.operations.audit import Change
@@ -22,7 +22,16 @@ Who = Annotated[str, Argument(metavar="TOKEN", help="Name or id of a token.")]
 tokens = group("Manage tokens for the admin port: its API, its metrics and its dashboard.")
 
 
+def _check_new(role: str, read_only: bool, expires: str | None) -> None:
+    if role not in ROLES:
+        raise BadParameter("--role must be read, operate or admin")
+    if read_only and role == "operate":
+        raise BadParameter("give --role or --read-only")
+    parse_end(expires or "", time.time())
+
+
 @tokens.command("create")
+@checks(_check_new)
 @audited("token.create")
 async def create_token(
     store: Store,
@@ -51,10 +60,7 @@ async def create_token(
     ] = None,
 ) -> Row:
     """Create a token and print it. It is not shown again: the store keeps only its hash."""
-    if role not in ROLES:
-        raise BadParameter("--role must be read, operate or admin")
-    if read_only and role == "operate":
-        raise BadParameter("give --role or --read-only")
+    assert role in ROLES  # _check_new
     end = parse_end(expires or "", time.time())
     token, text = await store.tokens.create(name, "read" if read_only else role, expires=end, addresses=addresses or ())
     change.created("token", token.token_id)

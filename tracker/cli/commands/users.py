@@ -18,6 +18,7 @@ from tracker.cli.commands import (
     Yes,
     audited,
     change_store,
+    checks,
     confirm,
     each,
     group,
@@ -79,6 +80,7 @@ users = group("Manage users: passkeys, totals, hit-and-runs.")
 
 @users.command("add")
 @options_of(User)
+@checks(given_multipliers)
 @audited("user.add")
 async def add_user(
     store: Store,
@@ -137,8 +139,15 @@ async def disable_user(store: Store, who: EachUser, reason: Reason = None) -> st
     return f"disabled user {found.user_id}"
 
 
+def _check_edit(given: Given, until: str | None, rule: str | None, remove_rule: str | None) -> None:
+    fields, changes = given_rules(given or {}, until, rule, remove_rule)
+    if not fields and not changes:
+        raise BadParameter("nothing to change: give an option such as --no-leech")
+
+
 @users.command("edit")
 @options_of(User, Additions)
+@checks(_check_edit)
 @audited("user.edit")
 async def edit_user(
     store: Store,
@@ -159,8 +168,6 @@ async def edit_user(
 ) -> None:
     """Change a user from the next announce on; other fields are unchanged. A total replaces the stored one."""
     fields, changes = given_rules(given or {}, until, rule, remove_rule)
-    if not fields and not changes:
-        raise BadParameter("nothing to change: give an option such as --no-leech")
     await change.touch("user", who)
     change.given(fields)
     found = await store.users.find(who)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, BadParameter, Option
 
-from tracker.cli.commands import PAGE, Limit, Month, Pages, audited, in_order, lists, run_each
+from tracker.cli.commands import PAGE, Limit, Month, Pages, audited, checks, in_order, lists, run_each
 from tracker.cli.commands.work.group import OlderThan, Project, commands
 from tracker.cli.terminal import Moment, Row, say
 from tracker.errors import ClientError
@@ -22,7 +22,15 @@ Who = Annotated[
 Everywhere = Annotated[bool, Option("--everywhere", help="In all projects; give no PROJECT.")]
 
 
+def _check_filter(
+    every: bool, older_than: float | None, claimant: str | None, item: str | None, prefix: str | None
+) -> None:
+    if not every and (older_than, claimant, item, prefix) == (None, None, None, None):
+        raise BadParameter("give --older-than, --claimant, --item, --prefix or --all")
+
+
 @commands.command("release")
+@checks(_check_filter)
 @audited("claims.release")
 async def release_claims(
     store: Store,
@@ -35,8 +43,6 @@ async def release_claims(
     every: Annotated[bool, Option("--all", help="All claims.")] = False,
 ) -> None:
     """End claims that match all options. Their items return to the queues that they came from."""
-    if not every and (older_than, claimant, item, prefix) == (None, None, None, None):
-        raise BadParameter("give --older-than, --claimant, --item, --prefix or --all")
     await change.touch("project", project)
     await store.work.projects.get(project)
     seconds = None if older_than is None else older_than * 3600

@@ -7,7 +7,19 @@ from typing import Annotated, Literal
 
 from typer import Argument, BadParameter, Option
 
-from tracker.cli.commands import EVERYTHING, PAGE, AsJson, LimitOrAll, Pages, Yes, audited, change_store, confirm, lists
+from tracker.cli.commands import (
+    EVERYTHING,
+    PAGE,
+    AsJson,
+    LimitOrAll,
+    Pages,
+    Yes,
+    audited,
+    change_store,
+    checks,
+    confirm,
+    lists,
+)
 from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, commands
 from tracker.cli.terminal import Moment, Row, say, show
 from tracker.errors import ClientError, existing
@@ -124,7 +136,16 @@ async def remove_items(store: Store, change: Change, project: Project, items: It
     say(f"removed {removed}")
 
 
+def _check_purge(project: str, status: str, queue: str, older_than: float | None, yes: bool) -> None:
+    if older_than is not None and status != "done":
+        raise BadParameter("--older-than needs --status done")
+    which = "finished items" if status == "done" else f"items of the queue {queue}"
+    which += "" if older_than is None else f" of more than {older_than:g} hours ago"
+    confirm(f"Remove the {which} of {project}?", yes=yes)
+
+
 @commands.command("purge")
+@checks(_check_purge)
 @audited("items.purge")
 async def purge_items(
     store: Store,
@@ -136,11 +157,6 @@ async def purge_items(
     yes: Yes = False,
 ) -> None:
     """Empty a queue, or the list of finished items. Claims are kept."""
-    if older_than is not None and status != "done":
-        raise BadParameter("--older-than needs --status done")
-    which = "finished items" if status == "done" else f"items of the queue {queue}"
-    which += "" if older_than is None else f" of more than {older_than:g} hours ago"
-    confirm(f"Remove the {which} of {project}?", yes=yes)
     before = None if older_than is None else time.time() - older_than * 3600
     place: Place = queue if status == "todo" else "done"
     await change.touch("project", project)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from typer import BadParameter, Option
 
-from tracker.cli.commands import Pages, Yes, audited, confirm, lists
+from tracker.cli.commands import Pages, Yes, audited, checks, confirm, lists
 from tracker.cli.commands.options import Given, options_of
 from tracker.cli.commands.work.group import Project, commands
 from tracker.cli.terminal import Row, say
@@ -16,7 +16,13 @@ from tracker.store.work.records import Kind
 from tracker.store.work.records import Project as ProjectRecord
 
 
+def _check_dry_run(dry_run: bool) -> None:
+    if not dry_run:
+        raise BadParameter("give --dry-run: the running tracker applies the policy every ten minutes")
+
+
 @commands.command("policy")
+@checks(_check_dry_run)
 @lists("info_hash:40 seeders>8 average>8 copies>6 to:20 reason")
 async def preview_policy(
     store: Store,
@@ -26,8 +32,6 @@ async def preview_policy(
     ] = False,
 ) -> Pages:
     """Show what the policy of a project of kind `seeding` would change now, and why."""
-    if not dry_run:
-        raise BadParameter("give --dry-run: the running tracker applies the policy every ten minutes")
     yield map(_policy_row, await work_operations.policy_preview(store, project))
 
 
@@ -70,15 +74,19 @@ async def create_project(
     say(f"created {name}")
 
 
+def _check_given(given: Given) -> None:
+    if not given:
+        raise BadParameter("nothing to change: give an option such as --title")
+
+
 @commands.command("edit")
 @options_of(ProjectRecord)
+@checks(_check_given)
 @audited("project.edit")
 async def edit_project(store: Store, change: Change, name: Project, given: Given = None) -> None:
     """Change settings of a project; others are unchanged. They apply to each claimant's next request."""
-    if not given:
-        raise BadParameter("nothing to change: give an option such as --title")
     await change.touch("project", name)
-    await store.work.projects.edit(name, given)
+    await store.work.projects.edit(name, given or {})
     say(f"changed {name}")
 
 
