@@ -3,6 +3,7 @@
 -- `peer_ids` of an account lists the peers of the user that joined last, 20 bytes each, oldest first; those that have
 -- left stay in it until it is full. It begins anew with a user's only peer. From the second peer on, announces of all
 -- of them overlap: none is a regular one until it is the only peer again, so `marks` of each is 'x' (update.lua).
+
 -- The list with the peer that joins beside others.
 local function with_peer(a, pid)
   local listed, others = sub(a.listed or '', -20 * rules.max_listed), ''
