@@ -43,7 +43,7 @@ _START_SECONDS = 3600.0  # one that has ended is noticed at once
 _PARTS = ("tracker", "store")
 T = TypeVar("T")
 EVERYTHING = {"TRACKER_STATSD__ADDRESS": "127.0.0.1:9"}
-"""Features that are off by default; the port has no listener."""
+"""Features that are off by default, on both sides; the port has no listener."""
 USERS = {
     "TRACKER_USERS__PRIVATE": "required",
     # Joins and regular announces follow each other at once, as if they were due.
@@ -97,8 +97,8 @@ def compare(commit: str, *, plain: bool, at_once: int) -> None:
         database = make_city(directory / "places.mmdb", {"127.0.0.0/8": LONDON})
         variables = {} if plain else EVERYTHING | {"TRACKER_GEOIP__DATABASE": str(database)}
         if commit:
-            with _checkout(commit, directory / "before") as before:
-                prices = {commit: price(before, directory, {}, at_once=at_once)}
+            with checkout(commit, directory / "before") as before:
+                prices = {commit: price(before, directory, variables, at_once=at_once)}
             prices["now"] = price(processes.ROOT, directory, variables, at_once=at_once)
         else:
             prices = {
@@ -254,7 +254,7 @@ def _await(find: Callable[[], T | None], pid: int) -> T:
 
 
 @contextlib.contextmanager
-def _checkout(commit: str, directory: Path) -> Iterator[Path]:
+def checkout(commit: str, directory: Path) -> Iterator[Path]:
     git = ["git", "-C", str(processes.ROOT), "worktree"]
     subprocess.run([*git, "add", "--quiet", "--detach", str(directory), commit], check=True)
     try:
