@@ -42,8 +42,8 @@ _EVERY = 20
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Memory of a peer that has just joined, of a peer that announced twice more, of a user, and of the user's copy in
-    each of the shards where the user has been."""
+    """Memory of a peer that has just joined a torrent, of a peer that announced twice more, of a user, of the user's
+    copy in each of the shards where the user has been, and of a registered torrent without peers."""
 
     fresh: float
     fresh_private: float
@@ -51,6 +51,7 @@ class Bytes:
     private: float
     user: float
     copy: float
+    torrent: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,8 @@ def as_markdown(costs: Bytes, plans: list[Plan]) -> str:
         f"A peer that has just joined takes {costs.fresh:,.0f} bytes, "
         f"on a private tracker {costs.fresh_private:,.0f}.\n"
         f"After two more announces it takes {costs.public:,.0f} and {costs.private:,.0f}.\nA user takes "
-        f"{costs.user:,.0f} bytes, and {costs.copy:,.0f} in each shard of its torrents."
+        f"{costs.user:,.0f} bytes, and {costs.copy:,.0f} in each shard of its torrents.\n"
+        f"A registered torrent takes {costs.torrent:,.0f} bytes."
     )
     head = ("peers", "users", "memory of a node", "nodes with slots", "shards", "memory of the fullest node, filled")
     return f"{measured}\n\n{table(head, [_row(costs, plan) for plan in plans])}"
@@ -139,40 +141,43 @@ def fullest(costs: Bytes, plan: Plan, nodes: int, shards: int) -> float:
     peers = plan.peers * held / shards * (1 if nodes == 1 else LARGE_SWARMS)
     torrents = plan.peers / plan.users if plan.users else 0
     copies = costs.copy * held * (1 - (1 - 1 / shards) ** torrents) if shards > 1 else 0
-    return CHURN * (peer * peers + plan.users * (costs.user + copies))
+    return CHURN * ((peer + costs.torrent / _PER_TORRENT) * peers + plan.users * (costs.user + copies))
 
 
 async def measure() -> Bytes:
-    (fresh, public), (fresh_private, private) = [await _of_a_peer(rules) for rules in (SwarmRules(), WITHOUT_RULES)]
+    (torrent, fresh, public), (_, fresh_private, private) = [
+        await _of_a_peer(rules) for rules in (SwarmRules(), WITHOUT_RULES)
+    ]
     few, many = [await _of_a_user(shards) for shards in _SHARDS]
     copy = (many - few) / (_SHARDS[1] - _SHARDS[0])
-    return Bytes(fresh, fresh_private, public, private, few - copy * _SHARDS[0], copy)
+    return Bytes(fresh, fresh_private, public, private, few - copy * _SHARDS[0], copy, torrent)
 
 
-async def _of_a_peer(rules: SwarmRules) -> tuple[float, float]:
-    """Bytes of a peer after its join, and after it uploaded and was idle. They include what the server keeps of the
-    scripts. Each user has ten peers, in as many torrents."""
+async def _of_a_peer(rules: SwarmRules) -> tuple[float, float, float]:
+    """Bytes of a torrent, of a peer after its join, and after it uploaded and was idle. They include what the server
+    keeps of the scripts. Each user has ten peers, in as many torrents."""
     async with _store(rules) as (store, _), asyncio.TaskGroup() as tasks:
         batches = tasks.create_task(store.swarms.run())
         await _add_users(store, rules, _PEERS)
-        before, found = await _used(store), []
+        empty, found = await _used(store), []
         await _add_torrents(store, _PEERS)
+        before = await _used(store)
         for event, moved in (("s", 0), ("u", 2**20), ("u", 2**20)):
             await _announce(store, rules, _PEERS, event, moved)
             found.append((await _used(store) - before) / _PEERS)
         batches.cancel()
-    return found[0], found[-1]
+    return (before - empty) * _PER_TORRENT / _PEERS, found[0], found[-1]
 
 
 async def fresh_by_key(rules: SwarmRules, peers: int, every: int) -> dict[str, float]:
-    """MEMORY USAGE per peer that has just joined, by kind of key, without what its users took before; of one key in
-    ``every``."""
+    """MEMORY USAGE per peer that has just joined, by kind of key, without what users and torrents took before; of one
+    key in ``every``."""
     async with _store(rules) as (store, server), asyncio.TaskGroup() as tasks:
         batches = tasks.create_task(store.swarms.run())
         await _add_users(store, rules, peers)
         with redis.Redis(unix_socket_path=str(server.socket_path)) as client:
-            before = memory.by_key_kind(client, peers, every)
             await _add_torrents(store, peers)
+            before = memory.by_key_kind(client, peers, every)
             await _announce(store, rules, peers, "s", 0)
             found = memory.by_key_kind(client, peers, every)
         batches.cancel()
