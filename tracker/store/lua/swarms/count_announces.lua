@@ -8,24 +8,23 @@ local sharded = string.find(P, ':{%d+%l+}:$') -- the user's sums on the main sto
 --@ include lib/numbers.lua
 COUNTER_MAX, MAX_COUNT = '9007199254740991', MAX_EXACT
 
--- The torrent may have been deleted meanwhile, and the user too.
-local function key_of(kind, name)
-  if kind == 't' then
-    local torrent = P .. 't:' .. name
-    return redis.pcall('HEXISTS', torrent, 'tid') == 1 and torrent
+-- Adds to a key that exists. The torrent may have been deleted meanwhile, and the user too.
+local function count(kind, name, number)
+  local uid = kind == 'u' and redis.pcall('HGET', P .. 'user:' .. name, 'user_id')
+  if kind == 'u' and type(uid) ~= 'string' then return 0 end
+  local key = P .. (uid and 'u:' .. uid or 't:' .. name)
+  local sum = add_bounded(key, 'announces', number)
+  -- The field was not there: neither may the key have been, or the torrent without its id.
+  if sum == tonumber(number) and (uid and redis.call('HLEN', key) == 1
+      or not uid and redis.call('HEXISTS', key, 'tid') == 0) then
+    redis.call('HDEL', key, 'announces')
+    return 0
   end
-  local uid = redis.pcall('HGET', P .. 'user:' .. name, 'user_id')
-  local user = type(uid) == 'string' and P .. 'u:' .. uid
-  if not user or redis.call('EXISTS', user) == 0 then return end
-  if sharded then redis.pcall('SADD', P .. 'changed', uid) end
-  return user
+  if uid and sum and sharded then redis.pcall('SADD', P .. 'changed', uid) end
+  return sum and 1 or 0
 end
 
 for i = 1, #ARGV, 2 do
-  local key = key_of(string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2))
-  if key then
-    add_bounded(key, 'announces', ARGV[i + 1])
-    found = found + 1
-  end
+  found = found + count(string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2), ARGV[i + 1])
 end
 return found
