@@ -74,11 +74,6 @@
 --   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then two
 --   numbers: of peers of the DHT in the replies, and of announces answered by 7, 8 or 'no copy'. Then the same four as
 --   at first, of announces over UDP, then over WebSockets. Groups of zeros at the end are left out
--- In percent: a seventh as many collections of garbage as by default, for some megabytes of memory. Every server that
--- is supported allows the call in functions and scripts, but not while a library is loaded. So a library makes it once,
--- at its first call; by EVALSHA each call makes it, in some hundred instructions. It holds for all libraries of the
--- server (by EVALSHA: all scripts), as they share one interpreter.
-collectgarbage('setpause', 800)
 -- To read a global costs five times as much as to read a local.
 local redis, string, math, tonumber, unpack, pcall = redis, string, math, tonumber, unpack, pcall
 local read, max, min, floor = struct.unpack, math.max, math.min, math.floor

@@ -1,11 +1,12 @@
 -- counts.lua: counts of a torrent as numbers.
 
 -- Stored counts by their text; false for text that is not a number, because another program wrote it. It counts as 0
--- until the sweep recounts the swarm. Short ones, nearly all, are kept: a look is cheaper than reading a number.
+-- until the sweep recounts the swarm. Short ones are kept: a look is cheaper than reading a number. They stay few, as what
+-- scripts keep must fit into the caches of the CPU.
 local count_of = setmetatable({ [false] = false }, { __index = function(known, digits)
   local number = tonumber(digits or '')
   number = number and number >= 0 and number < 1e15 and number % 1 == 0 and number or false
-  if digits and #digits <= 4 then known[digits] = number end
+  if digits and #digits <= 3 then known[digits] = number end
   return number
 end })
 
@@ -15,7 +16,7 @@ end })
 -- luacheck: push ignore 231 241 (some scripts need only some of it)
 local arrays_of, read_arrays = {}
 do
-local MAX_KEPT, MAX_TEXT, kept = 5000, 100, 0
+local MAX_KEPT, MAX_TEXT, kept = 500, 100, 0
 
 function read_arrays(text)
   local s4, l4, s6, l6, sw, lw, crowded = string.match(text or '', '^(%d+) (%d+)$')

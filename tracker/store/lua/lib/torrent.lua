@@ -38,10 +38,10 @@ local rankings = { { name = 'seeders', change = 0, scores = {} }, { name = 'leec
 local save_torrent
 -- Writes the two rankings and the global sums, once for all torrents of the call.
 local save_rankings
--- Whole numbers as text. Small ones, nearly all, are kept: to write a number costs as much as a short command.
+-- Whole numbers as text. Small ones are kept: to write a number costs as much as a short command.
 local text_of = setmetatable({}, { __index = function(known, number)
   local text = string.format('%.0f', number)
-  if number >= 0 and number < 10000 then known[number] = text end
+  if number >= 0 and number < 1000 then known[number] = text end
   return text
 end })
 do
