@@ -8,6 +8,11 @@ local function account_key(uid, tid)
   return P .. 'u:' .. uid .. ':t:' .. tid
 end
 
+local load_account, save_account, end_activity, end_activity_of
+do
+-- Tables that are refilled, as a new one costs more: the account of the announce, that of another user's peer which
+-- leaves by it, and fields with their values.
+local loaded, other, fields = {}, {}, {}
 -- Those that few announces need come last.
 local ACCOUNT = {
   'peers', 'left', 'downloaded', 'uploaded', 'seed_time', 'total_time', 'until', 'from', 'credited', 'unreported',
@@ -29,8 +34,9 @@ end
 
 -- The account with the first `number` of these fields (nil: all but those that only the change feed needs; with a feed
 -- all of them), and with `peer_ids`, as `listed`, if the peer joins. A field that is not read counts as one that is not
--- there, and stays as it is unless the account changes there.
-local function load_account(uid, tid, number, joins)
+-- there, and stays as it is unless the account changes there. `a` is refilled; without it, the account that was loaded
+-- last is.
+function load_account(uid, tid, number, joins, a)
   number = max_changes > 0 and 14 or number or 12
   local key = account_key(uid, tid)
   local v, listed, till, from
@@ -45,20 +51,22 @@ local function load_account(uid, tid, number, joins)
   end
   local peers = number_at(v, 1)
   if v[7] and v[8] then till, from = number_at(v, 7), number_at(v, 8) end
-  return {
-    uid = uid, tid = tid, key = key, stored = v, peers = peers, left = v[2], downloaded = number_at(v, 3),
-    uploaded = number_at(v, 4), seed_time = number_at(v, 5), total_time = number_at(v, 6), till = till, from = from,
-    credited = v[9], leeched = v[11], completed_at = v[12], extra_up = v[13] or 0, extra_dn = v[14] or 0,
-    listed = listed,
-  }
+  a = a or loaded
+  a.uid, a.tid, a.key, a.stored, a.peers, a.left, a.listed = uid, tid, key, v, peers, v[2], listed
+  a.downloaded, a.uploaded, a.seed_time, a.total_time =
+    number_at(v, 3), number_at(v, 4), number_at(v, 5), number_at(v, 6)
+  a.till, a.from, a.credited, a.leeched, a.completed_at = till, from, v[9], v[11], v[12]
+  a.extra_up, a.extra_dn = v[13] or 0, v[14] or 0
+  a.unreported, a.peer_ids, a.has_new_extra, a.first_seen, a.last_seen = false, false, false, false, false
+  a.user, a.passkey = false, false
+  return a
 end
 
 -- Writes what has changed, and what is no whole number. The server writes whole numbers up to MAX_EXACT exactly, so
 -- they need no text.
-local function save_account(a)
+function save_account(a)
   if sharded then note_changed(a.uid) end
   local v, n = a.stored, 0
-  local fields = { nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }
   if a.peers ~= (v[1] or 0) then fields[1], fields[2], n = 'peers', a.peers, 2 end
   if a.left ~= v[2] then fields[n + 1], fields[n + 2], n = 'left', a.left, n + 2 end
   if a.downloaded ~= (v[3] or 0) then fields[n + 1], fields[n + 2], n = 'downloaded', a.downloaded, n + 2 end
@@ -85,7 +93,7 @@ end
 -- it may become a hit-and-run, at once or after the grace period; `decide` is false when the time since the last
 -- announce contains an outage of the tracker. The swarm is written already, so a set of a wrong type must not fail
 -- this.
-local function end_activity(a, decide)
+function end_activity(a, decide)
   a.peers = math.max(0, a.peers - 1)
   if a.peers > 0 then return end
   redis.pcall('SREM', P .. 'u:' .. a.uid .. ':active', a.tid)
@@ -103,11 +111,12 @@ end
 
 -- One of the user's peers left the swarm by no announce of the user's. A user who was deleted meanwhile has no account,
 -- and must not get one again; an account of a wrong type stays as it is. `last`: when the peer last announced.
-local function end_activity_of(uid, tid, decide, last)
+function end_activity_of(uid, tid, decide, last)
   if call('EXISTS', account_key(uid, tid)) == 0 then return end
-  local readable, a = pcall(load_account, uid, tid)
+  local readable, a = pcall(load_account, uid, tid, nil, false, other)
   if not readable then return end
   end_activity(a, decide)
   a.last_seen = last
   save_account(a)
+end
 end
