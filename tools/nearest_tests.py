@@ -18,7 +18,6 @@ IMPORT = re.compile(r"^\s*from (tracker[\w.]*) import (\([^)]*\)|[^\n]*)", re.MU
 HELD_BY: dict[str, tuple[str, ...]] = {
     "__main__.py": ("cli/test_main.py",),
     "admin/api": ("admin/api/test_openapi.py", "admin/api/test_users.py", "admin/api/test_torrents.py"),
-    "admin/api/batches.py": ("admin/api/test_batches.py",),
     "admin/auth/auth.py": ("admin/test_security.py",),
     "admin/metrics": ("admin/metrics/test_metrics.py",),
     "admin/pages": ("admin/pages/test_pages.py",),
@@ -72,7 +71,7 @@ def _importing() -> dict[str, list[Path]]:
 
 
 def _of_its_name(folder: Path, name: str) -> list[Path]:
-    """test_<name>.py and test_<name>_*.py; else that of the name's first words: test_work.py for work_claims.py."""
+    """test_<name>.py and test_<name>_*.py; else that of the name's first words: test_work.py for work_items.py."""
     words = name.split("_")
     first_words = ("_".join(words[:count]) for count in range(len(words) - 1, 0, -1))
     patterns = (f"test_{name}.py", f"test_{name}_*.py")

@@ -16,7 +16,7 @@ def names(file: str) -> list[str]:
     [
         ("token_bucket.py", ["test_token_bucket.py"]),
         ("core/clients.py", ["core/test_clients.py"]),
-        ("admin/api/work_claims.py", ["admin/api/test_work.py"]),
+        ("admin/api/work_items.py", ["admin/api/test_work.py"]),
         ("cli/commands/top.py", ["cli/test_top.py"]),
         ("__main__.py", ["cli/test_main.py"]),
         ("store/lua/jobs/claim.lua", ["store/jobs"]),

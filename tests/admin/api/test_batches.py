@@ -9,7 +9,7 @@ import pytest
 from tests.admin.api.api_client import ApiClient
 from tests.admin.conftest import Admin
 from tests.store.harness import ALICE, BOB, info_hash
-from tracker.admin.api.batches import MAX_BATCH_BYTES, MAX_ROWS
+from tracker.admin.api.models import MAX_BATCH_BYTES, MAX_ROWS
 from tracker.admin.context import MAX_BATCHES
 
 HASH = info_hash(1).hex()

@@ -13,65 +13,52 @@ from aiohttp import web
 from markupsafe import Markup
 
 from tracker.admin.api import (
-    audit,
     changes,
     clients,
-    denials,
     dht,
     exports,
-    freeleech,
-    groups,
-    history,
     jobs,
     multipliers,
     statistics,
-    swarms,
     system,
-    tokens,
     torrents,
-    unique_users,
-    user_torrents,
     users,
     work,
-    work_blocked,
-    work_claims,
     work_items,
-    work_results,
 )
 from tracker.admin.api.contract import Endpoints
 from tracker.admin.api.openapi import Schema, document
-from tracker.admin.api.routing import routes as routes_of
+from tracker.admin.api.reading import routes as routes_of
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.formats import prose
 from tracker.admin.pages.rendering import render
 
 GROUPS: Sequence[Endpoints] = [
     torrents.endpoints,
-    swarms.endpoints,
-    denials.endpoints,
+    clients.denial_endpoints,
     users.endpoints,
-    user_torrents.endpoints,
+    exports.user_torrent_endpoints,
     exports.endpoints,
     changes.endpoints,
     multipliers.endpoints,
     multipliers.rule_endpoints,
-    groups.endpoints,
-    freeleech.endpoints,
+    multipliers.group_endpoints,
+    users.freeleech_endpoints,
     clients.endpoints,
     statistics.endpoints,
-    history.endpoints,
-    unique_users.endpoints,
+    statistics.history_endpoints,
+    statistics.unique_endpoints,
     torrents.score_endpoints,
     work.endpoints,
     work_items.endpoints,
-    work_claims.endpoints,
-    work_results.endpoints,
+    work.claim_endpoints,
+    work.result_endpoints,
     work.policy_endpoints,
-    work_blocked.endpoints,
+    work.blocked_endpoints,
     dht.endpoints,
     jobs.endpoints,
-    tokens.endpoints,
-    audit.endpoints,
+    system.token_endpoints,
+    system.audit_endpoints,
     system.endpoints,
 ]
 

@@ -1,13 +1,16 @@
-"""/clients: the allow-list; /denied-clients: the deny list of clients; /software: client statistics."""
+"""/clients: the allow-list; /denied-clients and /denials: the deny lists of clients and torrents; /software: client
+statistics."""
 
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import LineText, Page, Paged, Period
+from tracker.admin.api.models import Hex, InfoHashText, LineText, Moment, Page, Paged, Period, ReasonText
+from tracker.bittorrent import parse_info_hash
 from tracker.errors import existing
 from tracker.operations.peers import format_prefix, parse_prefix
+from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent
 from tracker.store.access.client_lists import MAX_REASON_LENGTH
 
 endpoints = Endpoints("clients", "The lists of allowed and denied clients, and client statistics.")
@@ -133,3 +136,53 @@ async def software(call: Call, kind: Literal["joins", "failures"], query: Softwa
     ranked = await seen.top(kind, query.period, query.limit, query.offset)
     items = [SoftwareRow(name=name, count=number) for name, number in ranked]
     return SoftwarePage.of(query, items, await seen.size(kind, query.period))
+
+
+denial_endpoints = Endpoints("denials", "The deny list: torrents that are refused even if registered.")
+
+
+class DenialRow(Reply):
+    """A denied torrent."""
+
+    info_hash: Hex
+    reason: str = Field(description="Clients show it to their users.")
+
+
+class ListedDenial(DenialRow):
+    """An entry of the deny list."""
+
+    since: Moment
+
+
+class DenialPage(Page[ListedDenial]):
+    """A page of denied torrents, newest first."""
+
+
+class DenialPut(Body):
+    """Why a torrent is denied."""
+
+    reason: ReasonText = NOT_SERVED
+
+
+@denial_endpoints.get("/denials", "List denied torrents")
+async def denials_list_all(call: Call, query: Paged) -> DenialPage:
+    """Denials that a site writes into Redis apply immediately and are listed a little later."""
+    torrents = call.store.torrents
+    items = [ListedDenial.from_record(each) for each in await torrents.denials(query.offset, query.limit)]
+    return DenialPage.of(query, items, await torrents.denial_count())
+
+
+@denial_endpoints.put("/denials/{info_hash}", "Deny a torrent", "denial.add", missing="Not found.")
+async def denials_deny(call: Call, info_hash: InfoHashText, body: DenialPut) -> DenialRow:
+    """Applies immediately, and to both halves of a hybrid torrent. Its registration and statistics stay."""
+    wanted = parse_info_hash(info_hash)
+    await deny_torrent(call.store, wanted, body.reason)
+    return DenialRow(info_hash=wanted.hex(), reason=body.reason)
+
+
+@denial_endpoints.delete(
+    "/denials/{info_hash}", "Allow a torrent again", "denial.remove", missing="The torrent is not denied."
+)
+async def denials_allow(call: Call, info_hash: InfoHashText) -> None:
+    """Both halves of a hybrid torrent."""
+    existing(await allow_torrent(call.store, parse_info_hash(info_hash)), "denial")

@@ -5,7 +5,7 @@
 
 A parameter named in the path is a path parameter. ``query`` is a model of the query string, ``body`` a model of the
 body: a ``Body`` is JSON, a ``Form`` is multipart/form-data, ``Lines`` are text/plain. Each operation takes one kind of
-body, because some client generators cannot handle two. The reply is a model, or None for 204. The route (routing.py),
+body, because some client generators cannot handle two. The reply is a model, or None for 204. The route with
 the validation of requests (reading.py) and the OpenAPI document (openapi.py) come from this declaration. The docstring
 is the description.
 """
@@ -161,8 +161,10 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """The operationId, which names methods of generated clients."""
-        return f"{self.tag.replace('-', '_')}_{self.handler.__name__}"
+        """The operationId, which names methods of generated clients: the tag and the handler's name. Where that begins
+        with the tag already, it is the name, for handlers of several tags in a module."""
+        tag, name = f"{self.tag.replace('-', '_')}_", self.handler.__name__
+        return name if name.startswith(tag) else tag + name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,29 @@
 """Exports: lists of torrents and users with the filters and the order of the lists, what users have on torrents, all
-active peers. Each is sent as it is read, and says where it ends."""
+active peers. Each is sent as it is read, and says where it ends. /user-torrents/batch brings such a history along."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SkipValidation
 
 from tracker.admin.api import torrents, users
-from tracker.admin.api.audit import AUDIT_CURSOR, AuditQuery
-from tracker.admin.api.changes import FEED_CONFLICT, UpdatedSince, updated
-from tracker.admin.api.contract import Call, Endpoints, Export, Query
-from tracker.admin.api.models import Part, number
-from tracker.admin.api.selections import TorrentQuery, UserQuery
+from tracker.admin.api.changes import FEED_CONFLICT, TorrentQuery, UpdatedSince, UserQuery, updated
+from tracker.admin.api.contract import Body, Call, Endpoints, Export, Query, Reply
+from tracker.admin.api.models import (
+    MAX_ROWS,
+    Batch,
+    Outcome,
+    Outcomes,
+    Part,
+    RowError,
+    UserIdValue,
+    applied,
+    changes_of,
+    number,
+)
+from tracker.admin.api.system import AUDIT_CURSOR, AuditQuery
 from tracker.admin.api.torrents import TorrentRow
 from tracker.admin.api.users import UserRow
 from tracker.bittorrent import parse_info_hash
@@ -25,6 +35,7 @@ from tracker.store.changes.changes import Change
 from tracker.store.schema.record import shown
 from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.swarms import all_peers
+from tracker.store.users.history import History
 
 endpoints = Endpoints(
     "exports",
@@ -216,3 +227,59 @@ async def _pairs(call: Call, found: Sequence[tuple[str, str, str]]) -> list[tupl
     known = {each.info_hash.hex(): each.torrent_id for each in await call.store.torrents.get_all([*hashes])}
     pairs = ((user_id, torrent_id or known.get(info_hash, "")) for user_id, torrent_id, info_hash in found)
     return list(dict.fromkeys(pair for pair in pairs if pair[1]))
+
+
+user_torrent_endpoints = Endpoints("user-torrents", "What users have on torrents.")
+
+
+@changes_of(History)
+class HistoryRow(Body):
+    """What a user has on a torrent. Omitted and null fields are unchanged."""
+
+    user_id: UserIdValue
+    torrent_id: UserIdValue
+
+
+class HistoryBatch(Batch):
+    """Rows of users on torrents."""
+
+    user_torrents: list[SkipValidation[HistoryRow]] = Field(min_length=1, max_length=MAX_ROWS)
+    add_to_totals: bool = Field(
+        False, description="Add what a row changes to the totals of its user and torrent: credited bytes, snatches."
+    )
+
+
+class HistoryOutcome(Reply):
+    """What became of one row."""
+
+    user_id: str | None
+    torrent_id: str | None
+    outcome: Outcome
+    error: RowError
+
+
+class HistoryOutcomes(Outcomes[HistoryOutcome]):
+    """What became of each row, in order."""
+
+
+@user_torrent_endpoints.post("/user-torrents/batch", "Bring along the history of users", "user_torrent.batch")
+async def user_torrents_batch(call: Call, body: HistoryBatch) -> HistoryOutcomes:
+    """For a site that moves in: what its former tracker counted. Announces add to it. An invalid row changes nothing,
+    and the others are applied. A repeated batch changes nothing more."""
+
+    async def save(valid: list[dict[str, Any]], _: int) -> Sequence[bool | ClientError]:
+        return await call.store.user_history.save(valid, add_to_totals=body.add_to_totals)
+
+    def read(row: HistoryRow) -> dict[str, Any]:
+        return row.model_dump(exclude_none=True)
+
+    found = await applied(body.user_torrents, HistoryRow, read, save, _outcome, call.context.batches)
+    call.change.count(**{name: number for name, number in found.items() if name != "rows"})
+    return HistoryOutcomes(**found)
+
+
+def _outcome(row: HistoryRow | None, saved: bool | ClientError) -> HistoryOutcome:
+    ids = (row.user_id, row.torrent_id) if row else (None, None)
+    error = saved.text if isinstance(saved, ClientError) else None
+    outcome = "error" if error is not None else "added" if saved is True else "known"
+    return HistoryOutcome.model_validate({"user_id": ids[0], "torrent_id": ids[1], "outcome": outcome, "error": error})

@@ -36,7 +36,7 @@ class LimitsOfQueue(Body):
     """Limits of a queue; null or omitted: those of the settings."""
 
 
-class Queues(Items[QueueRow]):
+class QueueList(Items[QueueRow]):
     """All queues that have had a job."""
 
 
@@ -86,8 +86,8 @@ class JobEnqueued(Reply):
 
 
 @endpoints.get("/queues", "List queues")
-async def queues(call: Call) -> Queues:
-    return Queues(items=[await _queue(call, name) for name in await call.store.jobs.queues()])
+async def queues(call: Call) -> QueueList:
+    return QueueList(items=[await _queue(call, name) for name in await call.store.jobs.queues()])
 
 
 async def _queue(call: Call, name: str) -> QueueRow:

@@ -1,17 +1,28 @@
 """/multipliers: how much of the traffic of all users is credited; and /…/rules: the rules of these multipliers, and of
-those of a user or a torrent, each with a name and an end."""
+those of a user or a torrent, each with a name and an end; /groups: groups, whose rules apply to their users."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import Factor, InfoHashText, Moment, MultiplierEnd, RulesValue, StoredRules, UserIdText
+from tracker.admin.api.models import (
+    Factor,
+    InfoHashText,
+    Moment,
+    MultiplierEnd,
+    RulesValue,
+    StoredRules,
+    UserIdText,
+    changes_of,
+    reply_of,
+)
 from tracker.admin.api.torrents import known
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import existing
 from tracker.operations.torrents import change_torrent_rule
 from tracker.store.schema.multipliers import (
+    MULTIPLIERS,
     RULE_NAME,
     RuleChange,
     Rules,
@@ -20,6 +31,8 @@ from tracker.store.schema.multipliers import (
     rule_change,
     split_ends,
 )
+from tracker.store.schema.record import shown
+from tracker.store.users.rules import GROUP_FIELDS, Group
 
 endpoints = Endpoints("multipliers", "Freeleech and double upload for all users.")
 
@@ -177,3 +190,71 @@ def _listed(call: Call, upload: Rules, download: Rules) -> RuleList:
         for rule in rules
     ]
     return RuleList(rules=rows)
+
+
+group_endpoints = Endpoints("groups", "Groups of users: rules for all users of a group.")
+
+GroupIdText = Annotated[
+    str, Field(pattern="^[1-9][0-9]{0,8}$", description="Group ID, a decimal number.", examples=["20"])
+]
+
+
+@reply_of(Group)
+class GroupRow(Reply):
+    """A group."""
+
+    group_id: int
+
+
+class GroupList(Reply):
+    """All groups, by ID."""
+
+    groups: list[GroupRow]
+
+
+@changes_of(Group)
+class GroupFields(Body):
+    """Fields of a group. A user's `group` names it."""
+
+
+@group_endpoints.get("/groups", "List groups")
+async def list_all(call: Call) -> GroupList:
+    return GroupList(groups=[_row(group) for group in await call.store.groups.all()])
+
+
+@group_endpoints.get("/groups/{group_id}", "Show a group")
+async def groups_show(call: Call, group_id: GroupIdText) -> GroupRow:
+    return _row(existing(await call.store.groups.get(int(group_id)), "group"))
+
+
+@group_endpoints.put("/groups/{group_id}", "Add or replace a group", "group.set", missing="Not found.")
+async def groups_replace(call: Call, group_id: GroupIdText, body: GroupFields) -> GroupRow:
+    """Omitted and null fields get their defaults. Applies from the next announce of all users of the group. There are
+    at most 200 groups."""
+    await _save(call, group_id, body, replace=True)
+    return await groups_show(call, group_id)
+
+
+@group_endpoints.patch("/groups/{group_id}", "Change a group", "group.set")
+async def edit(call: Call, group_id: GroupIdText, body: GroupFields) -> GroupRow:
+    """Omitted and null fields are unchanged."""
+    await groups_show(call, group_id)
+    await _save(call, group_id, body, replace=False)
+    return await groups_show(call, group_id)
+
+
+@group_endpoints.delete("/groups/{group_id}", "Delete a group", "group.delete")
+async def delete(call: Call, group_id: GroupIdText) -> None:
+    """Its users keep the number, without rules."""
+    existing(await call.store.groups.delete(int(group_id)), "group")
+
+
+async def _save(call: Call, group_id: str, body: GroupFields, *, replace: bool) -> None:
+    """Raises ClientError."""
+    fields = join_ends(body.model_dump(exclude_none=True))
+    refuse_ended((fields[name] for name in MULTIPLIERS if name in fields), call.context.clock())
+    await call.store.groups.save(int(group_id), fields, replace=replace)
+
+
+def _row(group: Group) -> GroupRow:
+    return GroupRow(group_id=group.group_id, **shown(group, GROUP_FIELDS))

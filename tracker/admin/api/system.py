@@ -1,17 +1,21 @@
-"""/settings, /health and /doctor: configuration and health of the tracker."""
+"""/settings, /health and /doctor: configuration and health of the tracker; /tokens and /audit: for role admin only."""
 
 from dataclasses import asdict
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tracker import __version__
-from tracker.admin.api.contract import Call, Endpoints, Reply
-from tracker.admin.api.models import Items, copy_of
+from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
+from tracker.admin.api.models import Items, Moment, copy_of, reply_of
 from tracker.admin.context import AdminContext
 from tracker.doctor import DoctorContext, Finding
 from tracker.doctor.checks import run_checks
 from tracker.settings.reference import Described, describe
+from tracker.store.access.audit import AuditEntry, AuditFilter, ChangedObject, Way
+from tracker.store.access.tokens import MAX_NETWORKS, Role, Token
+from tracker.store.schema.multipliers import MAX_END
+from tracker.store.schema.record import shown
 
 endpoints = Endpoints("system", "Configuration and health of the tracker.")
 
@@ -96,3 +100,126 @@ async def examine(call: Call) -> Findings:
     checked = DoctorContext(store, context.settings, context.clock)
     found = [each async for each in run_checks(checked)]
     return Findings(items=[FindingRow.from_record(f) for f in found])
+
+
+token_endpoints = Endpoints("tokens", "Tokens for the dashboard, the API and the metrics.")
+
+TokenIdText = Annotated[
+    str, Field(pattern="^[0-9a-f]{12}$", description="Token ID; not secret.", examples=["0123456789ab"])
+]
+
+
+@reply_of(Token)
+class TokenRow(Reply):
+    """A token without its secret, which is not stored."""
+
+
+class TokenList(Items[TokenRow]):
+    """All tokens, oldest first."""
+
+
+class TokenNew(Body):
+    """A new token."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64, pattern="^[^\\u0000-\\u001f\\u007f]*$")] = Field(
+        description="Unique name of its user.", examples=["site"]
+    )
+    role: Role = Field(
+        "read",
+        description="`read`: GET only, without passkeys and addresses of users. `operate`: daily changes too. `admin`: "
+        "everything.",
+    )
+    expires: int | None = Field(
+        None, ge=1, le=253_402_300_799, description="When it becomes invalid (epoch s); null: never."
+    )
+    addresses: list[Annotated[str, Field(min_length=1, max_length=50)]] = Field(
+        [],
+        max_length=MAX_NETWORKS,
+        description="IP addresses and networks that it may be used from; empty: any.",
+        examples=[["192.0.2.0/24"]],
+    )
+
+
+class TokenCreated(TokenRow):
+    """A new token with its secret, shown once."""
+
+    status_code = 201
+
+    token: str = Field(description="Send it as `Authorization: Bearer …`.")
+
+
+@token_endpoints.get("/tokens", "List tokens", role="admin")
+async def list_all(call: Call) -> TokenList:
+    return TokenList(items=[TokenRow(**shown(token)) for token in await call.store.tokens.list()])
+
+
+@token_endpoints.post(
+    "/tokens",
+    "Create a token",
+    "token.create",
+    role="admin",
+    conflict="The name is taken, or there are too many tokens.",
+)
+async def create(call: Call, body: TokenNew) -> TokenCreated:
+    token, text = await call.store.tokens.create(body.name, body.role, expires=body.expires, addresses=body.addresses)
+    return TokenCreated(**shown(token), token=text)
+
+
+@token_endpoints.delete("/tokens/{token_id}", "Revoke a token", "token.revoke", role="admin")
+async def revoke(call: Call, token_id: TokenIdText) -> None:
+    """Requests with it are refused immediately, and its sessions end."""
+    await call.store.tokens.revoke(token_id)
+
+
+audit_endpoints = Endpoints(
+    "audit", "The audit log: who changed what, by the API, the dashboard, the command line or the site."
+)
+
+AUDIT_CURSOR = "^([0-9]{1,19}-[0-9]{1,19})?$"
+Epoch = Annotated[int, Field(ge=0, le=MAX_END)]
+
+
+class AuditQuery(Query):
+    actor: str = Field("", max_length=200, description="The name of an actor, or the id of a token.")
+    operation: Annotated[str, Field(max_length=50)] = Field(
+        "", description="An operation such as `user.edit`, or the first part of its name.", examples=["user"]
+    )
+    object: str = Field("", max_length=200, description="The id of an object: an info hash, a user id, …")
+    way: Way | None = Field(None, description="How it was changed.")
+    since: Epoch | None = Field(None, description="Only entries from this time on (epoch s).")
+    until: Epoch | None = Field(None, description="Only entries until this time (epoch s).")
+
+    @property
+    def filter(self) -> AuditFilter:
+        return AuditFilter(self.actor, self.operation, self.object, self.way or "", self.since, self.until)
+
+
+class AuditPageQuery(AuditQuery):
+    cursor: str = Field(
+        "", pattern=AUDIT_CURSOR, description="`next_cursor` of the previous page.", examples=["1800000000000-0"]
+    )
+    limit: int = Field(100, ge=1, le=500, description="Max entries per page.")
+
+
+@copy_of(ChangedObject)
+class AuditObject(Reply):
+    """An object, and its changed fields. A field that is missing did not exist, or had no value."""
+
+
+@copy_of(AuditEntry, objects=list[AuditObject], at=Moment)
+class AuditRow(Reply):
+    """One change."""
+
+
+class AuditPage(Reply):
+    """Entries, newest first. A page may be empty and have a `next_cursor`: 10,000 entries are searched per page."""
+
+    items: list[AuditRow]
+    next_cursor: str | None
+
+
+@audit_endpoints.get("/audit", "List changes by admins", role="admin")
+async def audit_list_all(call: Call, query: AuditPageQuery) -> AuditPage:
+    """Changes written directly to Redis are not recorded."""
+    found, cursor = await call.store.audit.page(query.filter, query.cursor, query.limit)
+    return AuditPage(items=[AuditRow(**asdict(entry)) for entry in found], next_cursor=cursor or None)

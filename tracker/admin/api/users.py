@@ -1,4 +1,4 @@
-"""/users and /hit-and-runs: users, totals, hit-and-runs. Passkeys are secrets: role `read` does not see them."""
+"""/users and /hit-and-runs: users, totals, hit-and-runs, freeleech tokens. Role `read` does not see passkeys."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,29 +7,38 @@ from typing import Any, Literal
 
 from pydantic import Field, SkipValidation
 
-from tracker.admin.api.batches import MAX_ROWS, Batch, Outcome, Outcomes, RowError, applied
-from tracker.admin.api.changes import FEED_CONFLICT, updated
+from tracker.admin.api.changes import FEED_CONFLICT, UserQuery, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
+    MAX_ROWS,
+    Batch,
+    End,
     Hex,
+    InfoHashText,
     Items,
     Moment,
+    Outcome,
+    Outcomes,
     Page,
     Paged,
     Part,
     PasskeyText,
+    RowError,
     UserIdText,
     UserIdValue,
+    applied,
     changes_of,
     reply_of,
 )
-from tracker.admin.api.selections import UserQuery
 from tracker.admin.pages.announce_urls import announce_urls
+from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, existing
 from tracker.operations import users as user_operations
-from tracker.operations.users import Share, shares
+from tracker.operations.torrents import counting_torrent
+from tracker.operations.users import Share, freeleech_tokens, shares
 from tracker.store.schema.multipliers import MULTIPLIERS, join_ends, refuse_ended
 from tracker.store.schema.record import shown
+from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import Additions, User, Value, checked_fields
 from tracker.store.users.importing import SavedUser
 
@@ -404,3 +413,64 @@ def _outcome_user(row: UserBatchRow | None, saved: SavedUser | ClientError) -> U
         downloaded=downloaded,
         error=None,
     )
+
+
+freeleech_endpoints = Endpoints(
+    "freeleech", "Freeleech tokens: downloads of one torrent that do not count for one user."
+)
+
+
+class FreeleechNew(Body):
+    """A freeleech token."""
+
+    until: End | None = Field(None, description="When it ends (epoch s), in the future; without it, never.")
+
+
+class FreeleechToken(Reply):
+    """A torrent whose download does not count for the user."""
+
+    torrent_id: str
+    info_hash: str | None = Field(description="null if the torrent was removed.")
+    name: str
+    until: Moment | None = Field(description="null: never.")
+
+
+class FreeleechPage(Page[FreeleechToken]):
+    """A page of a user's freeleech tokens, the next to end first."""
+
+
+@freeleech_endpoints.get("/users/{user_id}/freeleech", "List a user's freeleech tokens")
+async def freeleech_list_all(call: Call, user_id: UserIdText, query: Paged) -> FreeleechPage:
+    """Those that have not ended."""
+    existing(await call.store.users.passkey_of(user_id), "user")
+    rows = await freeleech_tokens(call.store, user_id, query.offset, query.limit)
+    total = await call.store.freeleech.count(user_id)
+    return FreeleechPage.of(query, [FreeleechToken(**row) for row in rows], total)
+
+
+@freeleech_endpoints.put("/users/{user_id}/freeleech/{info_hash}", "Give a freeleech token", "freeleech.give")
+async def give(call: Call, user_id: UserIdText, info_hash: InfoHashText, body: FreeleechNew) -> FreeleechToken:
+    """Changes the end of a token that the user has. A user has at most 10,000. One for the v2 half of a hybrid torrent
+    is given for its v1 half."""
+    torrent = await _user_and_torrent(call, user_id, info_hash)
+    await call.store.freeleech.give(user_id, torrent.torrent_id, body.until)
+    return FreeleechToken(
+        torrent_id=torrent.torrent_id, info_hash=torrent.info_hash.hex(), name=torrent.name, until=body.until
+    )
+
+
+@freeleech_endpoints.delete(
+    "/users/{user_id}/freeleech/{info_hash}",
+    "Take back a freeleech token",
+    "freeleech.revoke",
+    missing="Unknown user, torrent or token.",
+)
+async def take_back(call: Call, user_id: UserIdText, info_hash: InfoHashText) -> None:
+    torrent = await _user_and_torrent(call, user_id, info_hash)
+    existing(await call.store.freeleech.take_back(user_id, torrent.torrent_id), "token")
+
+
+async def _user_and_torrent(call: Call, user_id: str, info_hash: str) -> Torrent:
+    """The torrent that counts for users. Raises NotFound."""
+    existing(await call.store.users.passkey_of(user_id), "user")
+    return await counting_torrent(call.store, parse_info_hash(info_hash))

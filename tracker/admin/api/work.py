@@ -1,16 +1,37 @@
-"""/work/projects: the projects of work distribution, and what the policy of one would enqueue now."""
+"""/work: the projects of work distribution, what the policy of one would enqueue now, claims, results, and who is
+blocked. Items are in work_items.py."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Hex, Items, OptionalText, changes_of, copy_of, number, reply_of
+from tracker.admin.api.models import (
+    Count,
+    CursorPage,
+    Hex,
+    Items,
+    Limit,
+    Moment,
+    NewestFirst,
+    OptionalMoment,
+    OptionalText,
+    Page,
+    Paged,
+    Whole,
+    changes_of,
+    copy_of,
+    number,
+    reply_of,
+)
+from tracker.errors import ClientError, existing
 from tracker.operations.work import create_project, policy_preview
 from tracker.store.schema.record import shown
+from tracker.store.work.blocks import BlockEvent
+from tracker.store.work.log import FinishedClaim, finished_claim
 from tracker.store.work.policy import Change
-from tracker.store.work.records import PROJECT_FIELDS, Project
-from tracker.store.work.statistics import ProjectStatistics
+from tracker.store.work.records import PROJECT_FIELDS, Claim, Project
+from tracker.store.work.statistics import ProjectStatistics, Rank
 from tracker.store.work.verification import asks_for_probes
 
 endpoints = Endpoints(
@@ -58,7 +79,7 @@ class ProjectNew(ProjectPatch):
     kind: KindName = "items"
 
 
-class Queues(Reply):
+class ItemCounts(Reply):
     """Items and claims of a project, by state."""
 
     todo: int = Field(description="Items in the queue `todo`.")
@@ -87,7 +108,7 @@ class ProjectRow(Reply):
 
     name: str
     claimants: int = Field(description="Claimants who ever finished an item.")
-    items: Queues
+    items: ItemCounts
     totals: Totals
 
 
@@ -156,7 +177,7 @@ async def _details(call: Call, project: Project) -> ProjectDetails:
 
 def _row(project: Project, found: ProjectStatistics) -> dict[str, Any]:
     fields = shown(project, ("name", *PROJECT_FIELDS))
-    items = Queues(**{name: getattr(found, name) for name in Queues.model_fields})
+    items = ItemCounts(**{name: getattr(found, name) for name in ItemCounts.model_fields})
     totals = Totals(**{name: found.totals.get(name, 0) for name in Totals.model_fields})
     return {**fields, "claimants": found.claimants, "items": items, "totals": totals}
 
@@ -189,3 +210,228 @@ async def preview(call: Call, project: ProjectText, query: PolicyQuery) -> Polic
     """Changes nothing. The tracker runs the policy every ten minutes."""
     found = await policy_preview(call.store, project, max_torrents=query.max_torrents)
     return PolicyPreview(items=[PolicyRow.from_record(each) for each in found])
+
+
+claim_endpoints = Endpoints(
+    "work-claims", "Claims of work distribution: items that claimants have, for a limited time."
+)
+
+
+@reply_of(Claim, address=Address, claimed_at=Moment, lease_ends=Moment, checked_at=OptionalMoment)
+class ClaimRow(Reply):
+    """A claim."""
+
+    item: str
+    claimant: str
+
+
+class ClaimPage(CursorPage[ClaimRow]):
+    """A page of claims; those whose lease ends first come first."""
+
+
+class ClaimQuery(Query):
+    claimant: ClaimantText | None = None
+    item: ItemText | None = None
+    min_age: Whole = Field(0, description="Only claims at least this old (s).")
+    cursor: Cursor = ""
+    limit: Limit = Field(100, description="How many claims are read per page; fewer may match.")
+
+
+class ReleaseFilter(Body):
+    """Which claims to release: those that match all fields. At least one is needed."""
+
+    claimant: ClaimantText | None = None
+    item: ItemText | None = None
+    item_prefix: ItemText | None = Field(None, description="Items that begin with this text.")
+    min_age: Count | None = Field(None, description="Claims at least this old (s); 0: all.")
+
+
+class Released(Reply):
+    """Number of released claims."""
+
+    released: int
+
+
+@claim_endpoints.get("/work/projects/{project}/claims", "List claims")
+async def work_claims_list_all(call: Call, project: ProjectText, query: ClaimQuery) -> ClaimPage:
+    """With a filter, a page may have fewer claims than `limit`, or none, before the end."""
+    work = call.store.work
+    await work.projects.get(project)
+    found = await work.claims.page(
+        project,
+        cursor=query.cursor,
+        count=query.limit,
+        claimant=query.claimant,
+        item=query.item,
+        older_than=query.min_age or None,
+    )
+    items = [ClaimRow.from_record(each, **call.hidden_address) for each in found.entries]
+    return ClaimPage(items=items, next_cursor=found.cursor or None)
+
+
+@claim_endpoints.post("/work/projects/{project}/claims/release", "Release claims", "claims.release")
+async def release(call: Call, project: ProjectText, body: ReleaseFilter) -> Released:
+    """Their items are wanted again, in the queues that they came from."""
+    if body == ReleaseFilter():
+        raise ClientError("choose the claims to release: min_age 0 selects all")
+    work = call.store.work
+    await work.projects.get(project)
+    released = await work.claims.release_all(
+        project, claimant=body.claimant, item=body.item, prefix=body.item_prefix or "", older_than=body.min_age or None
+    )
+    return Released(released=released)
+
+
+result_endpoints = Endpoints("work-results", "Results of work distribution: finished claims, and leaderboards.")
+
+
+@copy_of(FinishedClaim, at=Moment, address=Address, claimed_at=OptionalMoment)
+class LogRow(Reply):
+    """A finished claim."""
+
+
+class LogPage(NewestFirst[LogRow]):
+    """A page of the log, newest first."""
+
+
+class LogQuery(Query):
+    before: EntryId | None = Field(None, description="Only older entries: `next_before` of the previous page.")
+    limit: Limit = Field(100, description="Max entries per page.")
+
+
+@copy_of(Rank)
+class RankRow(Reply):
+    """A claimant's results in the period."""
+
+
+class RankPage(Page[RankRow]):
+    """A page of the leaderboard, highest first."""
+
+
+Span = Annotated[
+    str,
+    Field(
+        pattern="^(all|[0-9]{4}-(0[1-9]|1[0-2])|[0-9]{4}-W(0[1-9]|[1-4][0-9]|5[0-3]))$",
+        description="`all`, a month such as `2026-11`, or an ISO week such as `2026-W47` (UTC).",
+        examples=["all", "2026-11", "2026-W47"],
+    ),
+]
+
+
+class RankQuery(Paged):
+    by: Literal["count", "bytes", "seconds"] = Field("count", description="`count`: finished items.")
+    period: Span = "all"
+
+
+@result_endpoints.get("/work/projects/{project}/log", "List finished claims")
+async def log(call: Call, project: ProjectText, query: LogQuery) -> LogPage:
+    work = call.store.work
+    await work.projects.get(project)
+    found = await work.log.newest(project, query.limit, query.before or "")
+    more = found[-1].id if len(found) == query.limit else None
+    items = [LogRow.from_record(finished_claim(each), **call.hidden_address) for each in found]
+    return LogPage(items=items, next_before=more)
+
+
+@result_endpoints.get("/work/projects/{project}/leaderboard", "List claimants by results")
+async def leaderboard(call: Call, project: ProjectText, query: RankQuery) -> RankPage:
+    """Months are kept for 13 months, weeks for 13 weeks."""
+    span = None if query.period == "all" else query.period
+    work = call.store.work
+    await work.projects.get(project)
+    found, total = await work.leaderboard.table(project, query.by, span, query.limit, query.offset)
+    return RankPage.of(query, [RankRow.from_record(each) for each in found], total)
+
+
+blocked_endpoints = Endpoints("work-blocked", "Claimants and addresses that get no work.")
+
+WhoText = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=64,
+        description="A claimant's name or user ID, an IP address, or the /64 of IPv6 addresses.",
+        examples=["volunteer_1", "192.0.2.1"],
+    ),
+]
+
+
+class BlockedList(Items[str]):
+    """Blocked claimants, addresses and networks."""
+
+
+class Block(Body):
+    """Whom to block."""
+
+    who: WhoText
+
+
+class BlockedOne(Reply):
+    """A blocked claimant, address or network."""
+
+    who: str
+    new: bool = Field(description="false: it was blocked before.")
+
+
+class UnblockQuery(Query):
+    who: WhoText
+
+
+@copy_of(BlockEvent, at=Moment, address=OptionalText, item=OptionalText, reported=OptionalText)
+class BlockRow(Reply):
+    """A change of the list, or a report with wrong domains."""
+
+
+class BlockLog(NewestFirst[BlockRow]):
+    """A page of the log, newest first."""
+
+
+@blocked_endpoints.get("/work/blocked", "List who is blocked in all projects", role="operate")
+async def list_everywhere(call: Call) -> BlockedList:
+    return BlockedList(items=await call.store.work.blocks.all())
+
+
+@blocked_endpoints.post("/work/blocked", "Block in all projects", "block.add")
+async def block_everywhere(call: Call, body: Block) -> BlockedOne:
+    """Applies from the next request on. Claims stay until they end."""
+    new = await call.store.work.blocks.block(body.who)
+    return BlockedOne(who=body.who, new=new)
+
+
+@blocked_endpoints.delete("/work/blocked", "Unblock in all projects", "block.remove")
+async def unblock_everywhere(call: Call, query: UnblockQuery) -> None:
+    """Blocks of single projects stay."""
+    await call.store.work.blocks.unblock(query.who)
+
+
+@blocked_endpoints.get("/work/projects/{project}/blocked", "List who is blocked in a project", role="operate")
+async def work_blocked_list_all(call: Call, project: ProjectText) -> BlockedList:
+    await call.store.work.projects.get(project)
+    return BlockedList(items=await call.store.work.blocks.all(project))
+
+
+@blocked_endpoints.post("/work/projects/{project}/blocked", "Block in a project", "block.add")
+async def block(call: Call, project: ProjectText, body: Block) -> BlockedOne:
+    """Applies from the next request on. Claims stay until they end."""
+    new = await call.store.work.blocks.block(body.who, project)
+    return BlockedOne(who=body.who, new=new)
+
+
+@blocked_endpoints.delete(
+    "/work/projects/{project}/blocked",
+    "Unblock in a project",
+    "block.remove",
+    missing="Unknown project, or not blocked.",
+)
+async def unblock(call: Call, project: ProjectText, query: UnblockQuery) -> None:
+    """A block in all projects stays."""
+    existing(await call.store.work.blocks.unblock(query.who, project), "block")
+
+
+@blocked_endpoints.get("/work/projects/{project}/blocked-log", "List changes of blocks", role="operate")
+async def work_blocked_log(call: Call, project: ProjectText, query: LogQuery) -> BlockLog:
+    """And reports with wrong domains. About the last 1,000 entries are kept."""
+    await call.store.work.projects.get(project)
+    events = await call.store.work.blocks.log(project, query.limit, query.before or "")
+    more = events[-1].id if len(events) == query.limit else None
+    return BlockLog(items=[BlockRow.from_record(each) for each in events], next_before=more)

@@ -61,7 +61,7 @@ def recording_middleware(store: Store) -> Middleware:
         address = format_address(identity.address) if identity.address else ""
         caller = Caller(identity.name, identity.role, "api" if is_api else "dashboard", identity.token_id, address)
         change = request[CHANGE] = Change(store, caller, rule.operation)
-        if not is_api:  # the API validates its parameters first: api/routing.py
+        if not is_api:  # the API validates its parameters first: api/reading.py
             await touch_named(change, {**await read_form_body(request), **request.match_info})
         try:
             response = await handler(request)
