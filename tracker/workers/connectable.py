@@ -47,9 +47,9 @@ class ConnectableWorker:
 
         async def work() -> None:
             for endpoint, user_id in waiting:
-                outcome = await self._prober.connect(endpoint)
-                if outcome.status in _CONNECTABLE:
-                    await self._checks.note(endpoint, user_id, _CONNECTABLE[outcome.status])
+                status = await self._prober.connect(endpoint)
+                if status in _CONNECTABLE:
+                    await self._checks.note(endpoint, user_id, _CONNECTABLE[status])
 
         await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
 

@@ -104,10 +104,8 @@ class PeerCollector:
             if await self.torrents.no_longer_part([info_hash], all_torrents=all_torrents):
                 return []
             batch = wanted[first : first + _PROBED_AT_ONCE]
-            outcomes = await asyncio.gather(*(self.prober.check(each, info_hash) for each in batch))
-            confirmed += [
-                each for each, outcome in zip(batch, outcomes, strict=True) if outcome.status is Status.CONFIRMED
-            ]
+            found = await asyncio.gather(*(self.prober.check(each, info_hash) for each in batch))
+            confirmed += [each for each, status in zip(batch, found, strict=True) if status is Status.CONFIRMED]
             if len(confirmed) >= MAX_GIVEN:
                 break
         return confirmed

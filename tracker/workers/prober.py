@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha1
-from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId, is_routable
@@ -131,12 +130,6 @@ class Status(StrEnum):
     """No connection was attempted now: try again later."""
 
 
-class Outcome(NamedTuple):
-    status: Status
-    reason: str
-    """A fixed text for operators, without addresses."""
-
-
 @dataclass(frozen=True, slots=True)
 class Times:
     """Time limits in seconds. The handshake's includes the pieces that the peer shows, at level ``handshake``."""
@@ -144,12 +137,6 @@ class Times:
     connect: float = 5.0
     handshake: float = 5.0
     piece: float = 60.0
-
-
-_INCOMPLETE: Final = Outcome(Status.LIED, "incomplete bitfield")
-_COMPLETE: Final = Outcome(Status.CONFIRMED, "handshake, and all pieces shown")
-_SENT: Final = Outcome(Status.CONFIRMED, "piece with the right hash")
-_WRONG_PIECE: Final = Outcome(Status.LIED, "piece with a wrong hash")
 
 
 class Connection:
@@ -200,55 +187,40 @@ class Examination:
         self._handshake = Handshake(info_hash, peer_id, fast=True)
         self._shown = ShownPieces(pieces.count) if pieces else None
         self._download = Download(piece) if piece else None
-        self._missing = "no handshake"
-        """What the peer has not done yet: the reason if it closes the connection or lets the time pass."""
 
-    async def run(self, peer: Connection, limit: asyncio.Timeout, piece_seconds: float) -> Outcome:
+    async def run(self, peer: Connection, limit: asyncio.Timeout, piece_seconds: float) -> Status:
         """``limit`` is that of the handshake and the pieces shown. A download has ``piece_seconds`` from then on."""
         try:
             async with limit:
                 await peer.send(encode_handshake(self._handshake))
-                answer = self._checked(await peer.handshake())
+                answer = await peer.handshake()
+                if answer.info_hash != self._handshake.info_hash or answer.peer_id == self._handshake.peer_id:
+                    return Status.UNKNOWN  # for another torrent, or our own came back
                 if self._shown is None:
-                    return Outcome(Status.CONFIRMED, "handshake")
-                self._missing = "no pieces shown"
+                    return Status.CONFIRMED
                 if answer.fast:  # both sides then have to say which pieces they have
                     await peer.send(encode_message(Message(Kind.HAVE_NONE)))
                 if self._download is not None:
                     limit.reschedule(asyncio.get_running_loop().time() + piece_seconds)
                     await peer.send(encode_message(Message(Kind.INTERESTED)))
                 return await self._watch(peer, self._shown, self._download)
-        except TimeoutError:
-            return Outcome(Status.UNKNOWN, f"{self._missing}: timed out")
-        except OSError:
-            return Outcome(Status.UNKNOWN, f"{self._missing}: connection closed")
-        except PeerProtocolError as error:
-            return Outcome(Status.UNKNOWN, str(error))
+        except (OSError, PeerProtocolError):  # TimeoutError is an OSError
+            return Status.UNKNOWN
 
-    def _checked(self, answer: Handshake) -> Handshake:
-        if answer.info_hash != self._handshake.info_hash:
-            raise PeerProtocolError("handshake for another torrent")
-        if answer.peer_id == self._handshake.peer_id:
-            raise PeerProtocolError("our own handshake came back")
-        return answer
-
-    async def _watch(self, peer: Connection, shown: ShownPieces, download: Download | None) -> Outcome:
+    async def _watch(self, peer: Connection, shown: ShownPieces, download: Download | None) -> Status:
         """Until the peer has shown all pieces or sent the one to download, or has shown too few."""
         while True:
             for message in await peer.messages():
                 shown.add(message)
-                if shown.number:
-                    self._missing = "not all pieces shown"
                 if _disproves(shown, message):
-                    return _INCOMPLETE
+                    return Status.LIED
                 if download is not None:
                     download.receive(message)
                     if download.is_complete:
-                        return _SENT if download.is_correct else _WRONG_PIECE
+                        return Status.CONFIRMED if download.is_correct else Status.LIED
                 elif shown.number == shown.count:
-                    return _COMPLETE
+                    return Status.CONFIRMED
             if download is not None and download.piece.index in shown:
-                self._missing = "choked" if download.choked else "piece incomplete"
                 requests = download.requests()
                 peer.allow(sum(each.length + _BLOCK_OVERHEAD for each in requests))
                 await peer.send(b"".join(map(encode_message, requests)))
@@ -343,50 +315,47 @@ class Prober:
         pieces: Pieces | None = None,
         *,
         is_claimant: bool = False,
-    ) -> Outcome:
+    ) -> Status:
         """Probes a peer. Never raises for what the peer does.
 
         ``is_claimant``: the endpoint is that of a claimant's announces; only these have no limit per address.
         ``pieces`` are for a peer that announced ``left=0``; without them any peer with the torrent is confirmed, and
         level ``piece`` cannot be checked. Of a v2 torrent ``info_hash`` is cut to 20 bytes.
         """
-        outcome = self._skipped(endpoint)
-        if outcome is None:
-            outcome = await self._check(endpoint, info_hash, level, pieces, limited=not is_claimant)
-        self.count(f"probes.{outcome.status}")
-        return outcome
+        status = Status.SKIPPED
+        if self._may_probe(endpoint):
+            status = await self._check(endpoint, info_hash, level, pieces, limited=not is_claimant)
+        self.count(f"probes.{status}")
+        return status
 
-    async def connect(self, endpoint: Endpoint) -> Outcome:
+    async def connect(self, endpoint: Endpoint) -> Status:
         """Whether a peer accepts a connection, which is closed at once. The same limits apply."""
-        outcome = self._skipped(endpoint) or await self._probe(endpoint, None, limited=True)
-        self.count(f"probes.{outcome.status}")
-        return outcome
+        may_probe = self._may_probe(endpoint)
+        status = await self._probe(endpoint, None, limited=True) if may_probe else Status.SKIPPED
+        self.count(f"probes.{status}")
+        return status
 
-    def _skipped(self, endpoint: Endpoint) -> Outcome | None:
-        if not self.is_enabled():
-            return Outcome(Status.SKIPPED, "probes are disabled")
-        return None if self.is_target(endpoint) else Outcome(Status.SKIPPED, "address or port not allowed")
+    def _may_probe(self, endpoint: Endpoint) -> bool:
+        return self.is_enabled() and self.is_target(endpoint)
 
     async def _check(
         self, endpoint: Endpoint, info_hash: InfoHash, level: Level, pieces: Pieces | None, *, limited: bool
-    ) -> Outcome:
+    ) -> Status:
         piece = None
         if level is Level.PIECE:
             if pieces is None:
-                return Outcome(Status.UNKNOWN, "no SHA-1 hashes of its pieces")
+                return Status.UNKNOWN
             piece = pieces.piece(self.randbelow(pieces.count))
             if piece.length > MAX_PIECE_LENGTH:
-                return Outcome(Status.UNKNOWN, "piece longer than 4 MiB")
+                return Status.UNKNOWN
         examination = Examination(info_hash, self._peer_id, pieces, piece)
         return await self._probe(endpoint, examination, limited=limited)
 
-    async def _probe(self, endpoint: Endpoint, examination: Examination | None, *, limited: bool) -> Outcome:
-        if endpoint in self._queued or self._was_tried(endpoint):
-            return Outcome(Status.DEFERRED, "probed within the last hour")
-        if len(self._queued) >= MAX_QUEUED:
-            return Outcome(Status.DEFERRED, "too many probes are waiting")
+    async def _probe(self, endpoint: Endpoint, examination: Examination | None, *, limited: bool) -> Status:
+        if endpoint in self._queued or self._was_tried(endpoint) or len(self._queued) >= MAX_QUEUED:
+            return Status.DEFERRED
         if not await self._take_turn(endpoint, limited=limited):
-            return Outcome(Status.DEFERRED, "address checked three times within a day")
+            return Status.DEFERRED
         return await self._connect(endpoint, examination)
 
     def _was_tried(self, endpoint: Endpoint) -> bool:
@@ -418,20 +387,18 @@ class Prober:
             network = network_of(endpoint)
             self._checked[network] = now, self._checked.pop(network, (0.0, 0))[1] + 1
 
-    async def _connect(self, endpoint: Endpoint, examination: Examination | None) -> Outcome:
+    async def _connect(self, endpoint: Endpoint, examination: Examination | None) -> Status:
         host, port = format_address(endpoint[:-2]), int.from_bytes(endpoint[-2:], "big")
         try:
             async with asyncio.timeout(self.times.connect):
                 reader, writer = await asyncio.open_connection(host, port, limit=READ_BYTES)
         except TimeoutError:
-            return Outcome(Status.UNREACHABLE, "connection timed out")
+            return Status.UNREACHABLE
         except OSError as error:
-            if error.errno in _UNREACHABLE:
-                return Outcome(Status.UNREACHABLE, "connection refused or no route")
-            return Outcome(Status.UNKNOWN, "no connection possible from here")
+            return Status.UNREACHABLE if error.errno in _UNREACHABLE else Status.UNKNOWN
         try:
             if examination is None:
-                return Outcome(Status.CONFIRMED, "connection accepted")
+                return Status.CONFIRMED
             limit = asyncio.timeout(self.times.handshake)
             return await examination.run(Connection(reader, writer), limit, self.times.piece)
         finally:

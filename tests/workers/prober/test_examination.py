@@ -4,7 +4,6 @@ W25: a peer that only announces fails; one that cannot be checked is never calle
 """
 
 import asyncio
-import re
 import socket
 import struct
 from collections.abc import Callable
@@ -30,11 +29,10 @@ from tests.workers.prober.peers import (
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.wire.handshake import BLOCK_LENGTH, Handshake, Kind, Message, encode_handshake, encode_message
 from tracker.wire.torrent_file import Pieces
-from tracker.workers.prober import MAX_HIDDEN_PIECES, Connection, Examination, Level, Outcome, Status
+from tracker.workers.prober import MAX_HIDDEN_PIECES, Connection, Examination, Level, Status
 
 ALL, NONE = Message(Kind.HAVE_ALL), Message(Kind.HAVE_NONE)
 UNKNOWN = Status.UNKNOWN
-LATER = r"(no pieces shown|choked|piece incomplete): timed out"
 
 
 def bitfield(*missing: int) -> Message:
@@ -44,12 +42,12 @@ def bitfield(*missing: int) -> Message:
 
 async def outcome(
     behave: Behave, level: Level = Level.HANDSHAKE, *, pieces: Pieces | None = PIECES, piece: int = 3
-) -> Outcome:
+) -> Status:
     async with peer(behave) as endpoint:
         return await prober(piece=piece).check(endpoint, HASH, level, pieces)
 
 
-async def outcome_in_silence(behave: Behave, level: Level = Level.HANDSHAKE) -> Outcome:
+async def outcome_in_silence(behave: Behave, level: Level = Level.HANDSHAKE) -> Status:
     """When the time ends after both sides have said all. What one writes into a pair of sockets, the other one can
     read at once, so some turns of the loop are enough."""
     ours, theirs = [await asyncio.open_connection(sock=end) for end in socket.socketpair()]
@@ -68,7 +66,7 @@ async def outcome_in_silence(behave: Behave, level: Level = Level.HANDSHAKE) -> 
 class TestHandshake:
     async def test_a_peer_that_answers_for_the_torrent_is_confirmed(self) -> None:
         found = await outcome(seeder(forever=False), pieces=None)
-        assert found == (Status.CONFIRMED, "handshake")
+        assert found is Status.CONFIRMED
 
     async def test_a_handshake_in_single_bytes_is_read(self) -> None:
         async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -78,7 +76,7 @@ class TestHandshake:
                 await asyncio.sleep(0)
             await says_nothing(reader, writer)
 
-        assert (await outcome(behave)).status is Status.CONFIRMED
+        assert await outcome(behave) is Status.CONFIRMED
 
     async def test_our_handshake_supports_the_fast_extension_and_shows_no_pieces(self) -> None:
         heard: list[object] = []
@@ -88,39 +86,39 @@ class TestHandshake:
             heard.append(await received(reader))
             send(writer, ALL)
 
-        assert (await outcome(behave)).status is Status.CONFIRMED
+        assert await outcome(behave) is Status.CONFIRMED
         handshake, message = heard
         assert isinstance(handshake, Handshake) and (handshake.info_hash, handshake.fast) == (HASH, True)
         assert handshake.peer_id.startswith(b"-SK0001-") and message == NONE
 
     @pytest.mark.parametrize(
-        ("answer", "reason"),
+        "answer",
         [
-            (b"", "no handshake: connection closed"),
-            (encode_handshake(Handshake(HASH, PEER))[:40], "no handshake: connection closed"),
-            (bytes(range(96)), "no BitTorrent handshake"),
-            (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no BitTorrent handshake"),
-            (encode_handshake(Handshake(InfoHash(b"i" * 20), PEER)), "handshake for another torrent"),
+            b"",
+            encode_handshake(Handshake(HASH, PEER))[:40],
+            bytes(range(96)),
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            encode_handshake(Handshake(InfoHash(b"i" * 20), PEER)),
         ],
         ids=["closes", "closes half-way", "encrypted", "http", "other torrent"],
     )
     @pytest.mark.parametrize("level", list(Level))
-    async def test_a_missing_handshake_proves_nothing(self, answer: bytes, reason: str, level: Level) -> None:
+    async def test_a_missing_handshake_proves_nothing(self, answer: bytes, level: Level) -> None:
         async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readexactly(68)
             writer.write(answer)
 
-        assert await outcome(behave, level) == (UNKNOWN, reason)
+        assert await outcome(behave, level) is UNKNOWN
 
     async def test_a_service_that_echoes_is_not_confirmed(self) -> None:
         async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             while data := await reader.read(1000):
                 writer.write(data)
 
-        assert await outcome(behave, pieces=None) == (UNKNOWN, "our own handshake came back")
+        assert await outcome(behave, pieces=None) is UNKNOWN
 
     async def test_a_silent_peer_takes_its_time_and_no_more(self) -> None:
-        assert await outcome_in_silence(says_nothing) == (UNKNOWN, "no handshake: timed out")
+        assert await outcome_in_silence(says_nothing) is UNKNOWN
 
 
 class TestShownPieces:
@@ -135,34 +133,34 @@ class TestShownPieces:
         ids=["have-all", "bitfield", "lazy bitfield", "unchoked first"],
     )
     async def test_a_peer_that_shows_all_is_confirmed(self, shown: list[Message]) -> None:
-        assert await outcome(seeder(*shown)) == (Status.CONFIRMED, "handshake, and all pieces shown")
+        assert await outcome(seeder(*shown)) is Status.CONFIRMED
 
     @pytest.mark.parametrize("level", list(Level))
     async def test_a_bitfield_that_misses_too_many_pieces_is_a_lie(self, level: Level) -> None:
         missing = range(MAX_HIDDEN_PIECES + 1)
         found = await outcome(seeder(bitfield(*missing)), level)
-        assert found == (Status.LIED, "incomplete bitfield")
+        assert found is Status.LIED
 
     @pytest.mark.parametrize(
-        ("shown", "reason"),
+        "shown",
         [
-            ([bitfield(*range(MAX_HIDDEN_PIECES))], "not all pieces shown: timed out"),
-            ([NONE, Message(Kind.HAVE, 3)], "not all pieces shown: timed out"),
-            ([bitfield(*range(71)), Message(Kind.HAVE, 3)], "not all pieces shown: timed out"),
-            ([NONE], "no pieces shown: timed out"),
-            ([], "no pieces shown: timed out"),
+            [bitfield(*range(MAX_HIDDEN_PIECES))],
+            [NONE, Message(Kind.HAVE, 3)],
+            [bitfield(*range(71)), Message(Kind.HAVE, 3)],
+            [NONE],
+            [],
         ],
         ids=["lazy bitfield", "super-seeder", "super-seeder with bitfield", "none", "silent"],
     )
-    async def test_a_peer_that_may_hide_pieces_is_no_liar(self, shown: list[Message], reason: str) -> None:
-        assert await outcome_in_silence(seeder(*shown)) == (UNKNOWN, reason)
+    async def test_a_peer_that_may_hide_pieces_is_no_liar(self, shown: list[Message]) -> None:
+        assert await outcome_in_silence(seeder(*shown)) is UNKNOWN
 
     async def test_a_peer_that_closes_after_its_handshake_is_no_liar(self) -> None:
         async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await greet(reader, writer)
             await received(reader)
 
-        assert await outcome(behave) == (UNKNOWN, "no pieces shown: connection closed")
+        assert await outcome(behave) is UNKNOWN
 
 
 class TestPiece:
@@ -171,14 +169,14 @@ class TestPiece:
     async def test_a_random_piece_with_the_right_hash_confirms(self, fast: bool, piece: int) -> None:
         shown = ALL if fast else bitfield()
         found = await outcome(seeder(shown, fast=fast), Level.PIECE, piece=piece)
-        assert found == (Status.CONFIRMED, "piece with the right hash")
+        assert found is Status.CONFIRMED
 
     async def test_a_piece_of_another_content_is_a_lie(self) -> None:
         def wrong(request: Message) -> Message:
             return Message(Kind.PIECE, request.index, request.begin, data=bytes(request.length))
 
         found = await outcome(seeder(ALL, answer=wrong), Level.PIECE)
-        assert found == (Status.LIED, "piece with a wrong hash")
+        assert found is Status.LIED
 
     async def test_blocks_in_any_order_and_over_a_choke_make_the_piece(self) -> None:
         async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -193,50 +191,45 @@ class TestPiece:
             send(writer, *map(block, reversed(again)))
             await says_nothing(reader, writer)
 
-        assert (await outcome(behave, Level.PIECE)).status is Status.CONFIRMED
+        assert await outcome(behave, Level.PIECE) is Status.CONFIRMED
 
     @pytest.mark.parametrize(
-        ("shown", "reason"),
-        [
-            ([ALL], "choked: timed out"),
-            ([ALL, Message(Kind.UNCHOKE)], "piece incomplete: timed out"),
-            ([bitfield(3), Message(Kind.UNCHOKE)], "not all pieces shown: timed out"),
-            ([NONE, Message(Kind.UNCHOKE)], "no pieces shown: timed out"),
-        ],
+        "shown",
+        [[ALL], [ALL, Message(Kind.UNCHOKE)], [bitfield(3), Message(Kind.UNCHOKE)], [NONE, Message(Kind.UNCHOKE)]],
         ids=["never unchokes", "never sends", "hides the piece", "shows nothing"],
     )
-    async def test_a_peer_that_sends_nothing_is_no_liar(self, shown: list[Message], reason: str) -> None:
+    async def test_a_peer_that_sends_nothing_is_no_liar(self, shown: list[Message]) -> None:
         async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await greet(reader, writer)
             send(writer, *shown)
             await says_nothing(reader, writer)
 
-        assert await outcome_in_silence(behave, Level.PIECE) == (UNKNOWN, reason)
+        assert await outcome_in_silence(behave, Level.PIECE) is UNKNOWN
 
     @pytest.mark.parametrize(
-        ("answer", "reason"),
+        "answer",
         [
-            (lambda each: Message(Kind.REJECT, each.index, each.begin, each.length), "request rejected"),
-            (lambda each: Message(Kind.PIECE, each.index, each.begin, data=b"short"), "block of a wrong length"),
+            lambda each: Message(Kind.REJECT, each.index, each.begin, each.length),
+            lambda each: Message(Kind.PIECE, each.index, each.begin, data=b"short"),
         ],
         ids=["rejects", "short blocks"],
     )
-    async def test_a_refusal_is_no_lie(self, answer: object, reason: str) -> None:
+    async def test_a_refusal_is_no_lie(self, answer: object) -> None:
         behave = seeder(ALL, answer=answer)  # type: ignore[arg-type]  # a lambda
-        assert await outcome(behave, Level.PIECE) == (UNKNOWN, reason)
+        assert await outcome(behave, Level.PIECE) is UNKNOWN
 
     async def test_handshake_and_piece_have_time_limits_of_their_own(self) -> None:
         """Else this test would take a minute."""
         async with peer(says_nothing) as endpoint:
             found = await prober(0.01).check(endpoint, HASH, Level.PIECE, PIECES)
-        assert found == (UNKNOWN, "no handshake: timed out")
+        assert found is UNKNOWN
         async with peer(seeder(ALL, answer=lambda _: Message(Kind.CANCEL))) as endpoint:
             found = await prober(piece_seconds=0.01).check(endpoint, HASH, Level.PIECE, PIECES)
-        assert found.status is UNKNOWN and re.fullmatch(LATER, found.reason)
+        assert found is UNKNOWN
 
     async def test_a_download_that_stands_still_ends(self) -> None:
         answers_nothing = seeder(ALL, answer=lambda _: Message(Kind.CANCEL))
-        assert await outcome_in_silence(answers_nothing, Level.PIECE) == (UNKNOWN, "piece incomplete: timed out")
+        assert await outcome_in_silence(answers_nothing, Level.PIECE) is UNKNOWN
 
     async def test_a_slow_piece_is_no_lie(self) -> None:
         sent: list[Message] = []
@@ -252,7 +245,7 @@ class TestPiece:
             await says_nothing(reader, writer)
 
         found = await outcome_in_silence(behave, Level.PIECE)
-        assert sent and found == (UNKNOWN, "piece incomplete: timed out")
+        assert sent and found is UNKNOWN
 
 
 class TestHostilePeers:
@@ -260,19 +253,19 @@ class TestHostilePeers:
 
     @pytest.mark.parametrize("level", list(Level))
     @pytest.mark.parametrize(
-        ("chunk", "reason"),
+        "chunk",
         [
-            (bytes(4), "peer sends too much"),
-            (encode_message(Message(Kind.UNCHOKE)), "peer sends too much"),
-            (encode_message(Message(Kind.HAVE, 5)), "peer sends too much"),
-            (encode_message(Message(Kind.PIECE, 9, 0, data=bytes(BLOCK_LENGTH))), "peer sends too much"),
-            (b"\0\0\x40\0\x14" + bytes(0x3FFF), "peer sends too much"),
-            (b"\xff", "message too long"),
-            (struct.pack(">I", 2**31), "message too long"),
-            (encode_message(NONE), "pieces stated twice"),
-            (encode_message(Message(Kind.HAVE, 71)), "piece out of range"),
-            (encode_message(Message(Kind.BITFIELD, data=b"\xff" * 9)), "bitfield of a wrong length"),
-            (b"\0\0\0\2\0\0", "message of a wrong length"),
+            bytes(4),
+            encode_message(Message(Kind.UNCHOKE)),
+            encode_message(Message(Kind.HAVE, 5)),
+            encode_message(Message(Kind.PIECE, 9, 0, data=bytes(BLOCK_LENGTH))),
+            b"\0\0\x40\0\x14" + bytes(0x3FFF),
+            b"\xff",
+            struct.pack(">I", 2**31),
+            encode_message(NONE),
+            encode_message(Message(Kind.HAVE, 71)),
+            encode_message(Message(Kind.BITFIELD, data=b"\xff" * 9)),
+            b"\0\0\0\2\0\0",
         ],
         ids=[
             "keep-alives",
@@ -288,14 +281,14 @@ class TestHostilePeers:
             "short message",
         ],
     )
-    async def test_endless_and_malformed_bytes_are_cut_off(self, chunk: bytes, reason: str, level: Level) -> None:
+    async def test_endless_and_malformed_bytes_are_cut_off(self, chunk: bytes, level: Level) -> None:
         async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await greet(reader, writer)
             while True:
                 writer.write(chunk * (1 + 65536 // len(chunk)))
                 await writer.drain()
 
-        assert await outcome(behave, level) == (UNKNOWN, reason)
+        assert await outcome(behave, level) is UNKNOWN
 
     async def test_chokes_without_end_are_cut_off(self) -> None:
         async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -305,14 +298,14 @@ class TestHostilePeers:
                 send(writer, *[Message(Kind.UNCHOKE), Message(Kind.CHOKE)] * 100)
                 await writer.drain()
 
-        assert await outcome(behave, Level.PIECE) == (UNKNOWN, "chokes too often")
+        assert await outcome(behave, Level.PIECE) is UNKNOWN
 
     async def test_a_reset_is_no_lie(self) -> None:
         async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readexactly(68)
             writer.transport.abort()
 
-        assert await outcome(behave) == (UNKNOWN, "no handshake: connection closed")
+        assert await outcome(behave) is UNKNOWN
 
     @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
     def test_a_connection_lost_before_we_write_is_an_error_of_the_peer(

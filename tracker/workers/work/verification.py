@@ -121,7 +121,7 @@ class WorkVerification:
         level = Level.PIECE if project.verify == "piece" and pieces is not None else Level.HANDSHAKE
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                outcome = await self.prober.check(claim.endpoint, info_hash, level, pieces, is_claimant=True)
+                status = await self.prober.check(claim.endpoint, info_hash, level, pieces, is_claimant=True)
         except TimeoutError:
             return "unknown"
-        return _RESULTS.get(outcome.status)
+        return _RESULTS.get(status)
