@@ -125,8 +125,7 @@ def _other_sources(context: RuntimeContext, upstreams: Sequence[Upstream]) -> As
 
     async def ask(info_hashes: Sequence[InfoHash]) -> Mapping[InfoHash, Sequence[Source]]:
         found: dict[InfoHash, list[Source]] = {info_hash: [] for info_hash in info_hashes}
-        for info_hash, received in (await ask_many(upstreams, info_hashes)).items() if upstreams else ():
-            peers = [counts.peers for counts in received if counts.error is None]
+        for info_hash, peers in (await ask_many(upstreams, info_hashes)).items() if upstreams else ():
             found[info_hash] += [Source(number, 0, settings.scoring.upstream_max_peers) for number in peers]
         if uses_dht:
             counts = await context.store.dht_torrents.peers_found(info_hashes, int(time.time()))

@@ -1,4 +1,4 @@
-"""Asks other trackers ("upstreams") for the seeders, leechers and completions of torrents.
+"""Asks other trackers ("upstreams") for the numbers of peers of torrents.
 
 A tracker is scraped for many torrents at a time. If the settings ask for addresses of peers, it is also sent an
 announce as an observer: ``stopped`` and without a port, so that it neither counts us nor lists us as a peer. Requests
@@ -21,7 +21,7 @@ from tracker.token_bucket import TokenBucket
 from tracker.wire.tracker_url import parse_tracker_url
 from tracker.workers.upstreams.http import HttpTracker
 from tracker.workers.upstreams.udp import UdpTracker
-from tracker.workers.upstreams.upstream import Counts, Observer, OtherTracker, Upstream, request_budget
+from tracker.workers.upstreams.upstream import Observer, OtherTracker, Upstream, request_budget
 
 MAX_PEERS_WANTED = 200
 TIMEOUT_SECONDS = 10.0
@@ -68,27 +68,23 @@ async def open_upstreams(
 
 async def ask_many(
     upstreams: Sequence[Upstream], info_hashes: Iterable[InfoHash], within_seconds: float = WITHIN_SECONDS
-) -> dict[InfoHash, list[Counts]]:
-    """The counts of each tracker, in the order of the settings, in few requests: up to 50 torrents take one scrape per
-    tracker. Never raises for errors of a tracker.
+) -> dict[InfoHash, list[int]]:
+    """The numbers of peers from the trackers that replied, in the order of the settings, in few requests: up to 50
+    torrents take one scrape per tracker. Never raises for errors of a tracker.
 
     Returns after ``within_seconds`` with the replies received by then.
     """
     requested = list(dict.fromkeys(info_hashes))
-    received: list[dict[InfoHash, Counts]] = [{} for _ in upstreams]
+    received: list[dict[InfoHash, int]] = [{} for _ in upstreams]
     async with asyncio.TaskGroup() as tasks:
         asking = [
-            tasks.create_task(each.ask(requested, found), name=each.name)
+            tasks.create_task(each.ask(requested, found), name=each.url.masked)
             for each, found in zip(upstreams, received, strict=True)
         ]
         late = (await asyncio.wait(asking, timeout=within_seconds))[1] if asking else ()
         for task in late:
             task.cancel()
-    missing = [Counts(each.name, error="no reply in time") for each in upstreams]
-    return {
-        info_hash: [found.get(info_hash, none) for found, none in zip(received, missing, strict=True)]
-        for info_hash in requested
-    }
+    return {each: [found[each] for found in received if each in found] for each in requested}
 
 
 def _observer(settings: ScoringSettings, on_peer: OnPeer | None) -> Observer:

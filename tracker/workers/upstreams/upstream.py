@@ -1,4 +1,4 @@
-"""One other tracker: sends requests within its budget and collects the counts; pauses after failures.
+"""One other tracker: sends requests within its budget and collects numbers of peers; pauses after failures.
 
 Its client, over HTTP or UDP, is an OtherTracker. The budget is one of a host and minute.
 """
@@ -32,25 +32,6 @@ Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
 log = Logger("tracker.upstreams")
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """One tracker's counts for one torrent. They mean nothing where ``error`` is set."""
-
-    tracker: str
-    """The announce URL, with secrets masked."""
-    seeders: int = 0
-    leechers: int = 0
-    completions: int = 0
-    error: str | None = None
-    """Why there are no counts: a short text without secrets."""
-    skipped: bool = False
-    """No request was sent: the budget is used up, the tracker is paused, or its URL has no scrape."""
-
-    @property
-    def peers(self) -> int:
-        return self.seeders + self.leechers
 
 
 class Unreachable(Exception):
@@ -127,16 +108,6 @@ class Observer:
     on_peer: Callable[[InfoHash, Address], None]
 
 
-class _NoCounts(Exception):
-    """``skipped``: no request was sent. ``refused``: the tracker refused the request."""
-
-    def __init__(self, text: str, *, skipped: bool = False, refused: bool = False) -> None:
-        super().__init__(text)
-        self.text = text
-        self.skipped = skipped
-        self.refused = refused
-
-
 @dataclass(eq=False, repr=False)
 class Upstream:
     """``budget`` is shared by trackers on the same host. Without ``observer`` the tracker is only scraped."""
@@ -148,59 +119,49 @@ class Upstream:
     observer: Observer | None
 
     def __post_init__(self) -> None:
-        self.name = self.url.masked
         self._scrapes = Backoff()
         self._announces = Backoff()
         self._turns = asyncio.Semaphore(MAX_IN_FLIGHT)
 
-    async def ask(self, info_hashes: Sequence[InfoHash], found: dict[InfoHash, Counts]) -> None:
-        """Adds the counts of each torrent to ``found`` as replies arrive.
+    async def ask(self, info_hashes: Sequence[InfoHash], found: dict[InfoHash, int]) -> None:
+        """Adds the number of peers of each torrent to ``found`` as replies arrive.
 
         The counts of an announce are used where a scrape gave none.
         """
-        if self.tracker.scrapes:
-            observable = await self._scrape(info_hashes, found)
-        else:
-            observable = list(info_hashes)
-            text = "URL without a scrape"
-            found |= dict.fromkeys(info_hashes, Counts(self.name, error=text, skipped=True))
+        observable = await self._scrape(info_hashes, found) if self.tracker.scrapes else info_hashes
         if self.observer is not None:
             async with asyncio.TaskGroup() as tasks:
                 for info_hash in observable:
                     tasks.create_task(self._observe(self.observer, info_hash, found))
 
-    async def _scrape(self, info_hashes: Sequence[InfoHash], found: dict[InfoHash, Counts]) -> list[InfoHash]:
-        """Adds counts or an error for each torrent. Returns the torrents of which the tracker may have peers."""
+    async def _scrape(self, info_hashes: Sequence[InfoHash], found: dict[InfoHash, int]) -> list[InfoHash]:
+        """Returns the torrents of which the tracker may have peers."""
         observable: list[InfoHash] = []
         at = 0
         while batch := info_hashes[at : at + self.tracker.max_scrape]:
+            files = None
             try:
                 files = await self._attempt(self._scrapes, MAX_REFUSED_SCRAPES, self.tracker.scrape, batch)
-            except _NoCounts as why:
-                found |= dict.fromkeys(batch, Counts(self.name, error=why.text, skipped=why.skipped))
-                observable += batch if why.refused else ()
-                at += len(batch)
-            else:
-                for info_hash, file in files.items():
-                    found[info_hash] = Counts(self.name, file.seeders, file.leechers, file.completions)
-                observable += (info_hash for info_hash in files if found[info_hash].peers)
-                at += len(files)
+            except TrackerRefusal:
+                observable += batch
+            if files is not None:
+                found |= {info_hash: file.seeders + file.leechers for info_hash, file in files.items()}
+                observable += (info_hash for info_hash in files if found[info_hash])
+            at += len(batch if files is None else files)
         return observable
 
-    async def _observe(self, observer: Observer, info_hash: InfoHash, found: dict[InfoHash, Counts]) -> None:
+    async def _observe(self, observer: Observer, info_hash: InfoHash, found: dict[InfoHash, int]) -> None:
         announce = observer.announce(info_hash)
-        request = self.tracker.announce if found[info_hash].error is not None else self._ask_for_peers
+        request = self._ask_for_peers if info_hash in found else self.tracker.announce
         try:
             reply = await self._attempt(self._announces, MAX_REFUSED_ANNOUNCES, request, announce)
-        except _NoCounts as why:
-            if not self.tracker.scrapes:
-                found[info_hash] = Counts(self.name, error=why.text, skipped=why.skipped)
+        except TrackerRefusal:
+            return
+        if reply is None:
             return
         addresses = _addresses(reply)
-        if found[info_hash].error is not None:
-            # Counts are optional in an announce reply. Without them, the listed peers are a lower bound.
-            leechers = max(reply.leechers, len(addresses) - reply.seeders)
-            found[info_hash] = Counts(self.name, reply.seeders, leechers, reply.completions)
+        # Counts are optional in an announce reply. Without them, the listed peers are a lower bound.
+        found.setdefault(info_hash, max(reply.seeders + reply.leechers, len(addresses)))
         for address in addresses:
             if is_routable(address):
                 observer.on_peer(info_hash, address)
@@ -214,25 +175,22 @@ class Upstream:
 
     async def _attempt(
         self, backoff: Backoff, max_refusals: int, request: Callable[[Request], Awaitable[Reply]], argument: Request
-    ) -> Reply:
-        """Sends one request if backoff and budget allow it. Raises _NoCounts."""
+    ) -> Reply | None:
+        """Sends one request if backoff and budget allow it. None without a reply. Raises TrackerRefusal."""
         async with self._turns:
             now = self.monotonic()
-            if not backoff.allows(now, _TRIAL_SECONDS):
-                raise _NoCounts("paused after failures", skipped=True)
-            if not self.budget.take(now):
-                raise _NoCounts("request budget of the host used up", skipped=True)
+            if not (backoff.allows(now, _TRIAL_SECONDS) and self.budget.take(now)):
+                return None
             try:
                 reply = await request(argument)
             except TrackerRefusal as refusal:
-                text = f"refused: {self._readable(refusal.text)}"
-                self._failed(backoff, max_refusals, text)
-                raise _NoCounts(text, refused=True) from None
+                self._failed(backoff, max_refusals, f"refused: {self._readable(refusal.text)}")
+                raise
             except (TrackerReplyError, Unreachable) as error:
                 self._failed(backoff, MAX_FAILURES, str(error))
-                raise _NoCounts(str(error)) from None
+                return None
             if backoff.succeeded():
-                log.info("upstream tracker available again", tracker=self.name, request=self._kind(backoff))
+                log.info("upstream tracker available again", tracker=self.url.masked, request=self._kind(backoff))
             return reply
 
     def _failed(self, backoff: Backoff, limit: int, text: str) -> None:
@@ -240,7 +198,7 @@ class Upstream:
         if seconds is not None:
             log.warning(
                 "upstream tracker paused after failures",
-                tracker=self.name,
+                tracker=self.url.masked,
                 request=self._kind(backoff),
                 last=text,
                 seconds=round(seconds),
