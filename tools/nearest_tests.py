@@ -25,7 +25,7 @@ HELD_BY: dict[str, tuple[str, ...]] = {
     "app/web.py": ("frontends/websocket/test_websockets.py",),
     "frontends/websocket": ("frontends/websocket/test_websockets.py",),
     "cli": ("cli/test_main.py", "cli/test_commands.py", "cli/test_users.py"),
-    "cli/commands/backups.py": ("valkey/test_backup.py",),
+    "cli/commands/maintenance.py": ("cli/test_maintenance.py", "valkey/test_backup.py"),
     "cli/commands/exports.py": ("cli/test_imports.py",),
     "cli/commands/work": ("cli/test_work.py", "cli/test_seed.py"),
     "cli/files": ("cli/test_imports.py", "cli/test_import_mapping.py"),

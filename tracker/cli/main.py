@@ -1,28 +1,52 @@
 """The ``tracker`` command: its subcommands by section, and the function that runs each."""
 
 import signal
-from typing import Annotated, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from tracker import __version__, commit
-from tracker.cli.commands import Config
-from tracker.cli.commands.menu import Entry, Menu, Sections
+from tracker.cli.commands import Commands, Config, runnable
 from tracker.cli.terminal import say
 
-SECTIONS: Sections = {
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """``where`` is ``module:name`` of a function or group under tracker.cli.commands; ``about`` is its line in the
+    list."""
+
+    where: str
+    about: str
+
+    def load(self, name: str) -> Any:
+        module, _, attribute = self.where.partition(":")
+        found = getattr(import_module(f"tracker.cli.commands.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            group = typer.main.get_group(found)
+            group.name = name
+            return group
+        single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        single.command(name)(runnable(found))
+        return typer.main.get_command(single)
+
+
+SECTIONS: Mapping[str, Mapping[str, Entry]] = {
     "Run": {
         "serve": Entry("serve:serve", "Serve until SIGTERM or Ctrl-C."),
         "health": Entry("health:health", "Check the health of the tracker on this machine."),
         "doctor": Entry("doctor:doctor", "Check the store and the settings."),
         "settings": Entry("settings:show_settings", "Print the current settings."),
-        "completion": Entry("menu:completion", "Print a shell completion script."),
+        "completion": Entry("settings:completion", "Print a shell completion script."),
     },
     "Torrents and users": {
         "torrent": Entry("torrents:torrents", "Register and inspect torrents."),
-        "deny": Entry("denials:deny", "Put torrents on the deny list."),
-        "allow": Entry("denials:allow", "Remove torrents from the deny list."),
-        "denied": Entry("denials:denied", "List denied torrents."),
+        "deny": Entry("torrents:deny", "Put torrents on the deny list."),
+        "allow": Entry("torrents:allow", "Remove torrents from the deny list."),
+        "denied": Entry("torrents:denied", "List denied torrents."),
         "user": Entry("users:users", "Manage users: passkeys, totals, hit-and-runs."),
         "group": Entry("groups:groups", "Manage groups of users: rules for all users of a group."),
         "multipliers": Entry("multipliers:multipliers", "Show or set freeleech and double upload for all users."),
@@ -33,12 +57,12 @@ SECTIONS: Sections = {
     "Monitoring": {
         "stats": Entry("stats:show_stats", "Print counters and distributions."),
         "top": Entry("top:show_top", "Show live activity, like top(1)."),
-        "score": Entry("scores:scores", "Show torrent scores and scoring progress."),
+        "score": Entry("torrents:scores", "Show torrent scores and scoring progress."),
         "unique": Entry("uniques:uniques", "Show unique users by location and torrent."),
         "geoip": Entry("geoip:geoip", "Look up the location of addresses."),
         "dht": Entry("dht:dht", "Show the node of the DHT, and ask the DHT."),
         "jobs": Entry("jobs:jobs", "Show and manage background jobs."),
-        "changes": Entry("changes:show_changes", "Print the change feed: joins, completions, stops and more."),
+        "changes": Entry("audit:show_changes", "Print the change feed: joins, completions, stops and more."),
     },
     "Access": {
         "token": Entry("tokens:tokens", "Manage tokens for the admin port."),
@@ -49,8 +73,8 @@ SECTIONS: Sections = {
         "import": Entry("imports:import_records", "Import torrents, users and lists from files."),
         "sync": Entry("sync:sync", "Keep the tables of a site's own database, or move in from them."),
         "export": Entry("exports:export_records", "Export torrents, users and lists to a file."),
-        "backup": Entry("backups:backup", "Back up the private store to a file."),
-        "restore": Entry("backups:restore", "Restore the private store from a backup."),
+        "backup": Entry("maintenance:backup", "Back up the private store to a file."),
+        "restore": Entry("maintenance:restore", "Restore the private store from a backup."),
         "reshard": Entry("reshard:reshard", "Copy the store into one with another number of shards."),
         "cleanup": Entry("maintenance:cleanup", "Find stale keys in the store."),
         "reindex": Entry("maintenance:reindex", "Rebuild the lists of torrents, denials, users and clients."),
@@ -59,8 +83,30 @@ SECTIONS: Sections = {
 }
 
 
-class _Tracker(Menu):
-    sections: ClassVar[Sections] = SECTIONS
+_ENTRIES = {name: entry for entries in SECTIONS.values() for name, entry in entries.items()}
+
+
+class _Menu(Commands):
+    """Commands in sections. Listing them, for --help or for shell completion, imports none of them: importing all takes
+    a second."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, entry in _ENTRIES.items():
+            self.add_command(TyperCommand(name, help=entry.about, short_help=entry.about))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        entry = _ENTRIES.get(args[0])
+        if entry is None:
+            return super().resolve_command(ctx, args)
+        return args[0], entry.load(args[0]), args[1:]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        del ctx
+        width = max(map(len, _ENTRIES))
+        for title, entries in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), entry.about) for name, entry in entries.items()])
 
 
 def _show_version(wanted: bool) -> None:
@@ -70,7 +116,7 @@ def _show_version(wanted: bool) -> None:
 
 
 app = typer.Typer(
-    cls=_Tracker,
+    cls=_Menu,
     help="A BitTorrent tracker, with commands to manage it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -15,17 +15,6 @@ _SECONDS = 5.0
 _LOCAL = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "*": "127.0.0.1"}
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=_SECONDS)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(_SECONDS)
-        self.sock.connect(self._path)
-
-
 def health(
     ready: Annotated[bool, Option("--ready", help="Check readiness, not just liveness.")] = False,
     public: Annotated[bool, Option("--public", help="Use the public port, not the admin port.")] = False,
@@ -56,7 +45,11 @@ def _ask(address: str, path: str) -> tuple[int, str]:
 
 def _connection(address: str) -> http.client.HTTPConnection:
     if address.startswith("unix:"):
-        return _UnixConnection(address.removeprefix("unix:"))
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(_SECONDS)
+        connection.sock.connect(address.removeprefix("unix:"))
+        return connection
     host, _, port = address.rpartition(":")
     if port == "0":
         raise ClientError("the settings let the system choose the port (0), so it is unknown here")

@@ -1,4 +1,4 @@
-"""``tracker torrent …``."""
+"""``tracker torrent …``, ``tracker score …``, ``tracker deny``, ``tracker allow`` and ``tracker denied``."""
 
 import re
 from contextlib import closing
@@ -21,6 +21,7 @@ from tracker.cli.commands import (
     each,
     group,
     in_no_order,
+    in_order,
     lists,
     load_settings,
     run_each,
@@ -30,7 +31,7 @@ from tracker.cli.commands.multipliers import RemoveRule, Rule, Until, check_remo
 from tracker.cli.commands.options import Given, options_of, row_of
 from tracker.cli.terminal import Listing, Moment, Row, note
 from tracker.errors import ClientError, existing
-from tracker.operations import torrents as torrent_operations
+from tracker.operations import torrents as operations
 from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.store import Store
 from tracker.store.torrents.listing import Order, TorrentFilter
@@ -38,13 +39,16 @@ from tracker.store.torrents.records import PENDING, Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MAX_BYTES
 
-State = Literal["enabled", "pending", "disabled"]
-_STATES: dict[State | None, Enabled] = {"enabled": True, "pending": "pending", "disabled": False}
 if TYPE_CHECKING:
     from tracker.operations.peers import PeerView
 
+State = Literal["enabled", "pending", "disabled"]
+_STATES: dict[State | None, Enabled] = {"enabled": True, "pending": "pending", "disabled": False}
+
 _HASH = re.compile("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 
+InfoHashes = Annotated[list[str], Argument(metavar="INFO_HASH…", help="40 hexadecimal digits each.")]
+Reason = Annotated[str, Option(help="Reason shown to clients.")]
 Pending = Annotated[bool, Option("--pending", help="Refuse announces until `tracker torrent enable` approves it.")]
 
 torrents = group("Register and inspect torrents.")
@@ -74,13 +78,13 @@ def add_torrent(
     async def action(store: Store, text: str) -> str:
         data = _file(text)
         if data is not None:
-            added = await torrent_operations.add_file(
+            added = await operations.add_file(
                 store, data, files=files, pending=pending, reset_score=reset_score, **fields
             )
         else:
-            row = torrent_operations.torrent_fields(**fields, enabled=PENDING if pending else None)
-            info_hash = torrent_operations.parse_hash(text)
-            added = [await torrent_operations.add_torrent(store, info_hash, row, reset_score=reset_score)]
+            row = operations.torrent_fields(**fields, enabled=PENDING if pending else None)
+            info_hash = operations.parse_hash(text)
+            added = [await operations.add_torrent(store, info_hash, row, reset_score=reset_score)]
         new.extend(one.info_hash.hex() for one in added if one.new)
         how = {True: "added", False: "known"}
         lines = (f"{how[one.new]} {one.info_hash.hex()} as {one.torrent_id} {one.name}" for one in added)
@@ -108,7 +112,7 @@ async def remove_torrent(store: Store, info_hash: InfoHash) -> str:
     The other half of a hybrid torrent stays, and counts for itself from then on.
     """
     files = torrent_files(load_settings())
-    if not await torrent_operations.remove_torrent(store, files, parse_info_hash(info_hash)):
+    if not await operations.remove_torrent(store, files, parse_info_hash(info_hash)):
         raise ClientError("is not registered")
     return f"removed {info_hash}"
 
@@ -117,20 +121,16 @@ async def remove_torrent(store: Store, info_hash: InfoHash) -> str:
 @each("torrent.edit", "torrent")
 async def enable_torrent(store: Store, info_hash: InfoHash) -> str:
     """Enable torrents, both halves of hybrid ones, and approve pending ones."""
-    await torrent_operations.edit_torrent(store, parse_info_hash(info_hash), {"enabled": "1", "reason": ""})
+    await operations.edit_torrent(store, parse_info_hash(info_hash), {"enabled": "1", "reason": ""})
     return f"enabled {info_hash}"
 
 
 @torrents.command("disable")
 @each("torrent.edit", "torrent")
-async def disable_torrent(
-    store: Store,
-    info_hash: InfoHash,
-    reason: Annotated[str, Option(help="Reason shown to clients.")] = torrent_operations.NOT_SERVED,
-) -> str:
+async def disable_torrent(store: Store, info_hash: InfoHash, reason: Reason = operations.NOT_SERVED) -> str:
     """Disable torrents, both halves of hybrid ones: announces are refused, statistics stay."""
     fields = {"enabled": "0", "reason": reason}
-    await torrent_operations.edit_torrent(store, parse_info_hash(info_hash), fields)
+    await operations.edit_torrent(store, parse_info_hash(info_hash), fields)
     return f"disabled {info_hash}"
 
 
@@ -155,7 +155,7 @@ def renumber_torrents(
 @torrents.command("edit")
 @options_of(Torrent, without=("enabled", "reason"))
 def edit_torrent(
-    info_hashes: Annotated[list[str], Argument(metavar="INFO_HASH…", help="40 hexadecimal digits each.")],
+    info_hashes: InfoHashes,
     given: Given = None,
     pending: Pending = False,
     until: Until = None,
@@ -167,15 +167,15 @@ def edit_torrent(
     An empty `--hybrid-of` ends the link between the halves of a hybrid torrent.
     """
     fields, changes = given_rules(given or {}, until, rule, remove_rule)
-    row = torrent_operations.torrent_fields(**fields, enabled=PENDING if pending else None)
+    row = operations.torrent_fields(**fields, enabled=PENDING if pending else None)
     if not row and not changes:
         raise BadParameter("nothing to change: give an option such as --name")
 
     async def action(store: Store, text: str) -> str:
         info_hash = parse_info_hash(text)
-        await torrent_operations.edit_torrent(store, info_hash, row)
+        await operations.edit_torrent(store, info_hash, row)
         for change in changes:
-            check_removed(await torrent_operations.change_torrent_rule(store, info_hash, change))
+            check_removed(await operations.change_torrent_rule(store, info_hash, change))
         return f"changed {text}"
 
     run_each(info_hashes, action, "torrent.edit", "torrent")
@@ -235,7 +235,7 @@ async def _list(
     shown_columns = f"info_hash:40 seeders>8 leechers>8 snatches>8 {score}state:12 name size>14? half:4?"
     listing = Listing(shown_columns, as_json=as_json)
     shown, total = 0, None
-    async for page in torrent_operations.listed_torrents(store, wanted, text, limit):
+    async for page in operations.listed_torrents(store, wanted, text, limit):
         shown, total = shown + len(page.rows), page.total
         if count and total is not None:
             break
@@ -252,7 +252,7 @@ def _torrent_row(found: Torrent) -> Row:
         "info_hash": found.info_hash.hex(),
         **row_of(found, _SHOWN),
         "snatches": found.completions,
-        "state": torrent_operations.state_of(found),
+        "state": operations.state_of(found),
         "half": "v2" if found.hybrid_of else "v1" if found.hybrid else "",
     }
 
@@ -297,3 +297,65 @@ def _peer_row(view: "PeerView") -> Row:
 
     shown = format_prefix(bytes.fromhex(view.peer_id))
     return {**asdict(view), "peer_id": shown, "endpoints": " ".join(view.endpoints)}
+
+
+@each("denial.add", "torrent")
+async def deny(store: Store, info_hash: InfoHash, reason: Reason = operations.NOT_SERVED) -> str:
+    """Put torrents on the deny list, registered or not, from the next announce on; both halves of hybrid ones."""
+    await operations.deny_torrent(store, parse_info_hash(info_hash), reason)
+    return f"denied {info_hash}"
+
+
+@each("denial.remove", "torrent")
+async def allow(store: Store, info_hash: InfoHash) -> str:
+    """Remove torrents from the deny list, both halves of hybrid ones."""
+    if not await operations.allow_torrent(store, parse_info_hash(info_hash)):
+        raise ClientError("is not on the deny list")
+    return f"allowed {info_hash}"
+
+
+@lists("info_hash:40 reason since:20")
+async def denied(store: Store, limit: LimitOrAll = EVERYTHING) -> Pages:
+    """List denied torrents with reason and date, newest first."""
+    async for page in in_order(limit, store.torrents.denials):
+        yield ({"info_hash": each.info_hash.hex(), "reason": each.reason, "since": Moment(each.since)} for each in page)
+
+
+_RANKED = ("score", "seeders", "leechers", "name")
+
+scores = group("Show torrent scores and scoring progress.")
+
+
+@scores.command("top")
+@lists("rank>8 score>8 info_hash:40 seeders>8 leechers>8 name")
+async def show_ranking(store: Store, limit: Limit = 20) -> Pages:
+    """List torrents by score, highest first."""
+    rank = 1
+    async for page in in_order(limit, lambda offset, count: store.torrents.top("score", count, offset)):
+        yield (
+            {"rank": rank, "info_hash": found.info_hash.hex(), **row_of(found, _RANKED)}
+            for rank, found in enumerate(page, rank)
+        )
+        rank += len(page)
+
+
+@scores.command("lag")
+async def show_lag(store: Store) -> Row:
+    """Show how many torrents are ranked, due and late."""
+    lag = await store.scores.lag()
+    return {**asdict(lag), "longest_seconds": round(lag.longest_seconds)}
+
+
+@scores.command("place")
+@lists("info_hash:40 rank>8 of>8 score>8 last_processed:20 next_turn:20 being_scored:12")
+async def show_place(store: Store, info_hashes: InfoHashes) -> Pages:
+    """Show the rank of torrents (1: highest score), and when they are scored next."""
+    for text in info_hashes:
+        found = await store.torrents.get(parse_info_hash(text))
+        place = await store.scores.place(found.torrent_id) if found else None
+        if found is None or place is None:
+            raise ClientError("is not in the ranking")
+        row: Row = {"info_hash": text, "rank": place.rank + 1, "of": place.of, "score": found.score}
+        last, next_turn = Moment(place.last_processed), Moment(place.next_turn)
+        turns: Row = {"last_processed": last, "next_turn": next_turn, "being_scored": place.being_scored}
+        yield [{**row, **turns}]

@@ -23,7 +23,7 @@ from tracker.cli.commands import (
 from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, commands
 from tracker.cli.terminal import Moment, Row, say, show
 from tracker.errors import ClientError, existing
-from tracker.operations import work as work_operations
+from tracker.operations import work as operations
 from tracker.operations.audit import Change
 from tracker.store.store import Store
 from tracker.store.work.records import Claim, NewItem, Place, Status
@@ -44,12 +44,12 @@ def add_items(
     as_json: AsJson = False,
 ) -> None:
     """Add items. Those that are wanted, claimed or done already are skipped."""
-    names = work_operations.items_of(_text(file))
+    names = operations.items_of(_text(file))
     new = [NewItem(name, queue, tuple(claimants or ()), copies) for name in names]
 
     async def work(store: Store, change: Change) -> None:
         await change.touch("project", project)
-        done = await work_operations.add_items(store, project, new, again=again)
+        done = await operations.add_items(store, project, new, again=again)
         change.note(queue=queue, claimants=" ".join(claimants or ()), again=again)
         change.count(processed=done.processed, added=done.added)
         counted: Row = {"processed": done.processed, "added": done.added}
@@ -160,7 +160,7 @@ async def purge_items(
     before = None if older_than is None else time.time() - older_than * 3600
     place: Place = queue if status == "todo" else "done"
     await change.touch("project", project)
-    removed = await work_operations.purge_items(store, project, place, before=before)
+    removed = await operations.purge_items(store, project, place, before=before)
     change.note(list=place, before=before and int(before))
     change.count(removed=removed)
     say(f"removed {removed}")

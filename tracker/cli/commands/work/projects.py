@@ -8,7 +8,7 @@ from tracker.cli.commands import Pages, Yes, audited, checks, confirm, lists
 from tracker.cli.commands.options import Given, options_of
 from tracker.cli.commands.work.group import Project, commands
 from tracker.cli.terminal import Row, say
-from tracker.operations import work as work_operations
+from tracker.operations import work as operations
 from tracker.operations.audit import Change
 from tracker.store.store import Store
 from tracker.store.work.policy import Change as PolicyChange
@@ -32,7 +32,7 @@ async def preview_policy(
     ] = False,
 ) -> Pages:
     """Show what the policy of a project of kind `seeding` would change now, and why."""
-    yield map(_policy_row, await work_operations.policy_preview(store, project))
+    yield map(_policy_row, await operations.policy_preview(store, project))
 
 
 def _policy_row(change: PolicyChange) -> Row:
@@ -70,7 +70,7 @@ async def create_project(
 ) -> None:
     """Create a project. In kind `seeding` an item is a registered torrent, in kind `items` any text."""
     await change.touch("project", name)
-    await work_operations.create_project(store, name, kind, given or {})
+    await operations.create_project(store, name, kind, given or {})
     say(f"created {name}")
 
 
