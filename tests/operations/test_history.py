@@ -18,7 +18,7 @@ NOON = START - START % DAY + DAY // 2
 )
 @pytest.mark.parametrize("now", [START, START + 59.9, NOON, NOON - 0.5])
 def test_a_range_has_the_shortest_slices_that_are_kept(name: str, step: int, now: float) -> None:
-    window = history.window_of(RANGES[name], now)
+    window = history.window_between(int(now) - RANGES[name].seconds, int(now), now)
     assert (window.step, window.until, window.span) == (step, int(now), RANGES[name].seconds)
 
 

@@ -1,6 +1,7 @@
 """One change of several torrents or users, as the lists of the dashboard make it."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal, get_args
 
 from tracker.bittorrent import InfoHash
@@ -15,8 +16,6 @@ TorrentAction = Literal["enable", "pend", "disable", "deny", "allow", "remove"]
 TORRENT_ACTIONS: tuple[TorrentAction, ...] = get_args(TorrentAction)
 UserAction = Literal["enable", "disable", "allow_leech", "block_leech", "forgive", "delete"]
 USER_ACTIONS: tuple[UserAction, ...] = get_args(UserAction)
-
-
 _SWITCHES: dict[TorrentAction, Enabled] = {"enable": True, "pend": "pending", "disable": False}
 
 
@@ -24,25 +23,23 @@ async def change_torrents(
     store: Store, files: TorrentFiles, action: TorrentAction, info_hashes: Sequence[InfoHash], reason: str
 ) -> int:
     """Returns how many were changed; unknown torrents are left out. ``reason``: of ``disable`` and ``deny``."""
-    return sum([await _change_torrent(store, files, action, info_hash, reason) for info_hash in info_hashes])
 
-
-async def _change_torrent(
-    store: Store, files: TorrentFiles, action: TorrentAction, info_hash: InfoHash, reason: str
-) -> bool:
-    if action == "remove":
-        return await remove_torrent(store, files, info_hash)
-    if action == "allow":
-        return await allow_torrent(store, info_hash)
-    if action == "deny":
-        await deny_torrent(store, info_hash, reason)
+    async def change(info_hash: InfoHash) -> bool:
+        if action == "remove":
+            return await remove_torrent(store, files, info_hash)
+        if action == "allow":
+            return await allow_torrent(store, info_hash)
+        if action == "deny":
+            await deny_torrent(store, info_hash, reason)
+            return True
+        fields = torrent_fields(enabled=_SWITCHES[action], reason=(reason or None) if action == "disable" else None)
+        try:
+            await edit_torrent(store, info_hash, fields)
+        except ClientError:
+            return False
         return True
-    fields = torrent_fields(enabled=_SWITCHES[action], reason=(reason or None) if action == "disable" else None)
-    try:
-        await edit_torrent(store, info_hash, fields)
-    except ClientError:
-        return False
-    return True
+
+    return sum([await change(info_hash) for info_hash in info_hashes])
 
 
 _RIGHTS: dict[UserAction, dict[str, Value]] = {
@@ -56,22 +53,19 @@ _RIGHTS: dict[UserAction, dict[str, Value]] = {
 async def change_users(store: Store, action: UserAction, user_ids: Sequence[str], reason: str) -> int:
     """Returns how many users were changed, or how many hit-and-runs were forgiven; unknown users are left out.
     ``reason``: of ``disable``."""
-    return sum([await _change_user(store, action, user_id, reason) for user_id in user_ids])
-
-
-async def _change_user(store: Store, action: UserAction, user_id: str, reason: str) -> int:
-    users = store.users
-    passkey = await users.passkey_of(user_id)
-    if passkey is None:
-        return 0
-    if action == "forgive":
-        return await users.forgive(user_id)
-    try:
-        if action == "delete":
-            await users.delete(user_id)
-        else:
-            fields = _RIGHTS[action]
-            await users.edit(passkey, {**fields, "reason": reason} if action == "disable" else fields)
-    except ClientError:  # the user was deleted meanwhile
-        return 0
-    return 1
+    changed, users = 0, store.users
+    for user_id in user_ids:
+        passkey = await users.passkey_of(user_id)
+        if passkey is None:
+            continue
+        if action == "forgive":
+            changed += await users.forgive(user_id)
+            continue
+        with suppress(ClientError):  # the user was deleted meanwhile
+            if action == "delete":
+                await users.delete(user_id)
+            else:
+                fields = _RIGHTS[action]
+                await users.edit(passkey, {**fields, "reason": reason} if action == "disable" else fields)
+            changed += 1
+    return changed

@@ -211,11 +211,6 @@ def oldest(now: float) -> int:
     return oldest_retained(now, PRECISIONS[-1])
 
 
-def window_of(range_: Range, now: float, min_step: int = 1) -> Window:
-    """The slices of a range that ends now."""
-    return window_between(int(now) - range_.seconds, int(now), now, min_step)
-
-
 def window_between(since: int, until: int, now: float, min_step: int = 1) -> Window:
     """The shortest slices that are kept since ``since``, of ``min_step`` seconds or more.
 
@@ -230,24 +225,19 @@ def window_between(since: int, until: int, now: float, min_step: int = 1) -> Win
 async def read(counters: Counters, lines: Sequence[Line], window: Window, now: float) -> Slices:
     """Reads the lines of a chart, from slices of ``window.step``. Raises StoreUnavailable and RedisError, but no
     StoreUnavailable while only the main store is unavailable: then there is no data."""
-    starts = _starts(window, now)
+    step, starts = window.step, _starts(window, now)
+    counted = dict.fromkeys(name for line in lines for name in (*line.counters, *line.without))
+    measured = dict.fromkeys(line.measured for line in lines if line.measured)
+    bounds = (step, window.since, window.until)
     try:
-        return await _read(counters, lines, window, starts, now)
+        found, distributions = await asyncio.gather(
+            asyncio.gather(*(counters.series(name, *bounds) for name in counted)),
+            asyncio.gather(*(counters.distribution(name, *bounds) for name in measured)),
+        )
     except StoreUnavailable:
         if not counters.is_unavailable:
             raise
         return Slices(starts, {line.name: [None] * len(starts) for line in lines}, incomplete=False)
-
-
-async def _read(counters: Counters, lines: Sequence[Line], window: Window, starts: list[int], now: float) -> Slices:
-    step = window.step
-    counted = dict.fromkeys(name for line in lines for name in (*line.counters, *line.without))
-    measured = dict.fromkeys(line.measured for line in lines if line.measured)
-    bounds = (step, window.since, window.until)
-    found, distributions = await asyncio.gather(
-        asyncio.gather(*(counters.series(name, *bounds) for name in counted)),
-        asyncio.gather(*(counters.distribution(name, *bounds) for name in measured)),
-    )
     counts = {name: dict(slices) for name, slices in zip(counted, found, strict=True)}
     summaries = {name: dict(slices) for name, (slices, _) in zip(measured, distributions, strict=True)}
     seconds = [min(step, max(1.0, now - start)) for start in starts]

@@ -1,11 +1,11 @@
-"""Operations on the whole tracker: statistics, rescoring, sweeping."""
+"""Operations on the whole tracker: statistics, rescoring."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 from tracker.errors import ClientError
 from tracker.store.jobs.jobs import Jobs
-from tracker.store.jobs.records import REPROCESS, REPROCESS_RETRIES, SWEEP, Enqueued
+from tracker.store.jobs.records import REPROCESS, REPROCESS_RETRIES, Enqueued
 from tracker.store.schema.record import Field
 from tracker.store.store import Store
 
@@ -61,8 +61,3 @@ async def statistics(store: Store) -> Statistics:
         totals=await store.counters.totals(),
         failures=await main_or(store.counters.failures(), {}),
     )
-
-
-async def sweep(jobs: Jobs) -> Enqueued:
-    """Starts a job that sweeps all swarms now."""
-    return await jobs.enqueue(SWEEP)

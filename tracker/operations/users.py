@@ -3,7 +3,7 @@ and did: live peers, pending hit-and-runs, and the latest events that the store 
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from tracker.bittorrent import InfoHash
@@ -96,30 +96,21 @@ class TorrentName(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class UserPeer:
+class UserPeer(NamedTuple):
     torrent: TorrentName
     peer: PeerView
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
-    """A torrent that becomes a hit-and-run at ``at`` (epoch s) unless the user comes back."""
-
-    torrent: TorrentName
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """``what``: as in the change feed, such as joined or completed."""
+class Event(NamedTuple):
+    """``what``: as in the change feed, such as joined or completed; `pending`: the torrent becomes a hit-and-run at
+    ``at`` (epoch s) unless the user comes back."""
 
     at: int
     what: str
     torrent: TorrentName
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Activity:
     """``all_…``: whether these are all; ``all_completed``: whether all torrents of the user were searched for
     completions. ``last_seen`` is the end of the time that was last counted for the user, as far as it is known (epoch
@@ -127,7 +118,7 @@ class Activity:
 
     peers: list[UserPeer] = field(default_factory=list)
     all_peers: bool = True
-    pending: list[Due] = field(default_factory=list)
+    pending: list[Event] = field(default_factory=list)
     all_pending: bool = True
     events: list[Event] = field(default_factory=list)
     all_completed: bool = True
@@ -137,25 +128,25 @@ class Activity:
 
 async def user_activity(store: Store, user_id: str, places: "GeoIP") -> Activity:
     """Bounded: see user_peers.py and the MAX_… above."""
-    live, past, unregistered = await asyncio.gather(
-        _live(store, user_id, places), _past(store, user_id), store.unregistered.of(user_id)
+    found = Activity()
+    *_, found.unregistered = await asyncio.gather(
+        _read_peers(store, user_id, places, found), _read_past(store, user_id, found), store.unregistered.of(user_id)
     )
-    seen = max([past.last_seen, *(each.peer.last_announce for each in live.peers)])
-    return replace(past, peers=live.peers, all_peers=live.all_peers, last_seen=seen, unregistered=unregistered)
+    found.last_seen = max([found.last_seen, *(each.peer.last_announce for each in found.peers)])
+    return found
 
 
-async def _live(store: Store, user_id: str, places: "GeoIP") -> Activity:
-    """Only the peers."""
+async def _read_peers(store: Store, user_id: str, places: "GeoIP", found: Activity) -> None:
     live = await store.user_peers.of(user_id)
     views, names = await asyncio.gather(
         peer_views(store, [peer for _, peer in live.peers], places), _names(store, [t for t, _ in live.peers])
     )
-    peers = [UserPeer(names[torrent_id], view) for (torrent_id, _), view in zip(live.peers, views, strict=True)]
-    return Activity(peers, live.complete)
+    found.peers = [UserPeer(names[torrent_id], view) for (torrent_id, _), view in zip(live.peers, views, strict=True)]
+    found.all_peers = live.complete
 
 
-async def _past(store: Store, user_id: str) -> Activity:
-    """Only what the user's torrents and the change feed tell."""
+async def _read_past(store: Store, user_id: str, found: Activity) -> None:
+    """What the user's torrents and the change feed tell."""
     *sets, changes = await asyncio.gather(
         store.users.first_torrents(user_id, "incomplete", MAX_TORRENTS),
         store.users.first_torrents(user_id, "complete", MAX_TORRENTS),
@@ -179,14 +170,12 @@ async def _past(store: Store, user_id: str) -> Activity:
     ]
     events = sorted([*completed, *recorded], reverse=True)[:MAX_EVENTS]
     names = await _names(store, [*(t for _, _, t in events), *(each.torrent_id for each in pending)])
-    seen = [*(to_integer(account.get("until")) for account in accounts), *(at for at, _, _ in recorded)]
-    return Activity(
-        pending=[Due(names[each.torrent_id], each.at) for each in pending],
-        all_pending=all(is_all for _, is_all in sets),
-        events=[Event(at, what, names[torrent_id]) for at, what, torrent_id in events],
-        all_completed=all(is_all and len(some) <= MAX_COMPLETED for some, is_all in sets),
-        last_seen=max(seen, default=0),
-    )
+    found.pending = [Event(each.at, "pending", names[each.torrent_id]) for each in pending]
+    found.all_pending = all(is_all for _, is_all in sets)
+    found.events = [Event(at, what, names[torrent_id]) for at, what, torrent_id in events]
+    found.all_completed = all(is_all and len(some) <= MAX_COMPLETED for some, is_all in sets)
+    ends = (to_integer(account.get("until")) for account in accounts)
+    found.last_seen = max([*ends, *(at for at, _, _ in recorded)], default=0)
 
 
 async def _names(store: Store, torrent_ids: Sequence[str]) -> dict[str, TorrentName]:

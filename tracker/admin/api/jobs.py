@@ -9,7 +9,7 @@ from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Count, Items, Page, Paged, Whole, changes_of, reply_of
 from tracker.errors import existing
 from tracker.operations import service
-from tracker.store.jobs.records import Job, QueueLimits
+from tracker.store.jobs.records import SWEEP, Job, QueueLimits
 from tracker.store.schema.record import shown
 
 endpoints = Endpoints("jobs", "Background jobs: pending, running and finished.")
@@ -148,4 +148,4 @@ async def reprocess(call: Call, body: ReprocessFilter) -> JobEnqueued:
 @endpoints.post("/sweep", "Sweep all swarms now", "jobs.sweep", conflict="The queue is full.")
 async def sweep(call: Call) -> JobEnqueued:
     """Queues a job that removes timed-out peers, repairs counts and forgets empty torrents."""
-    return JobEnqueued.from_record(await service.sweep(call.store.jobs))
+    return JobEnqueued.from_record(await call.store.jobs.enqueue(SWEEP))

@@ -12,7 +12,7 @@ from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.errors import ClientError, Conflict, existing
 from tracker.operations import service
-from tracker.store.jobs.records import FINISHED, STATUSES, is_queue
+from tracker.store.jobs.records import FINISHED, STATUSES, SWEEP, is_queue
 from tracker.store.users.site_rows import SyncState
 
 PAGE = 50
@@ -98,7 +98,7 @@ class JobPages(Pages):
 
     @post("/jobs/sweep", "jobs.sweep")
     async def sweep(self, request: web.Request, form: Form) -> web.Response:
-        await service.sweep(self._store.jobs)
+        await self._store.jobs.enqueue(SWEEP)
         return done(request, "/jobs", "sweep")
 
 

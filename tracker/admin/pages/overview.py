@@ -81,8 +81,9 @@ async def _read_failures(context: AdminContext) -> Failures:
 async def read_overview(context: AdminContext, failures: Failures, p95: float | None) -> OverviewReading:
     """Read what changes every second. Raises StoreUnavailable and RedisError."""
     now, counters = context.clock(), context.store.counters
+    window = history.window_between(int(now) - RANGES["2m"].seconds, int(now), now)
     slices, totals, torrents = await asyncio.gather(
-        history.read(counters, (*REQUESTS, JOINS, RELAYS, *LATENCY), history.window_of(RANGES["2m"], now), now),
+        history.read(counters, (*REQUESTS, JOINS, RELAYS, *LATENCY), window, now),
         counters.totals(),
         context.store.torrents.count(),
     )

@@ -21,6 +21,7 @@ from tracker.store.jobs.records import (
     FINISHED,
     PROCESS_TORRENT,
     STATUSES,
+    SWEEP,
     Enqueued,
     Job,
     QueueLimits,
@@ -212,7 +213,7 @@ async def reprocess(
 @audited("jobs.sweep")
 async def sweep(store: Store, change: Change) -> None:
     """Sweep all swarms now, in the running tracker: remove timed-out peers and old torrents, repair counts."""
-    job = await service.sweep(store.jobs)
+    job = await store.jobs.enqueue(SWEEP)
     change.created("job", job.id)
     _print_queued(job)
 
