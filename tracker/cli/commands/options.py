@@ -1,16 +1,26 @@
-"""Options of the command line that derive from a record, rows of it, and columns of a table of it."""
+"""Options of the command line that derive from a record, rows of it, and columns of a table of it; the options and the
+output of multipliers."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, cast
 
-from typer import Option
+from typer import BadParameter, Option
 
 from tracker.cli.commands import Command
-from tracker.cli.commands.multipliers import shown_multiplier
 from tracker.cli.terminal import Column, Moment, Row, Value
-from tracker.store.schema.multipliers import MULTIPLIERS
+from tracker.errors import ClientError
+from tracker.store.schema.multipliers import (
+    MULTIPLIERS,
+    RuleChange,
+    multipliers_of,
+    parse_end,
+    refuse_ended,
+    rule_change,
+    with_end,
+)
 from tracker.store.schema.record import Field, fields_of, settable, shown
 
 Given = Mapping[str, Any] | None
@@ -80,3 +90,65 @@ def columns_of(record: type) -> list[Column]:
         for name, field in fields_of(record).items()
         if field.column
     ]
+
+
+Until = Annotated[
+    str | None,
+    Option(
+        metavar="WHEN",
+        help="When the given multipliers end: 3d, 12h, 30m, or a date such as 2026-12-31T18:00 (UTC). Default: never.",
+    ),
+]
+Rule = Annotated[str | None, Option("--rule", metavar="NAME", help="Set only the rule of this name; the others stay.")]
+RemoveRule = Annotated[str | None, Option("--remove-rule", metavar="NAME", help="Remove the rule of this name.")]
+
+
+class _Shown(str):
+    """Several rules: as stored in JSON, with readable ends in text."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        rules = multipliers_of(self[:])
+        return ", ".join(
+            " ".join([f"{rule.factor:g}", *([f"until {Moment(rule.until)}"] if rule.until else []), rule.name]).rstrip()
+            for rule in rules
+        )
+
+
+def given_multipliers(given: Mapping[str, Any], until: str | None) -> dict[str, Any]:
+    """The fields that are given, those of MULTIPLIERS as stored, each with the end. Raises ClientError for an invalid
+    end, and for one in the past."""
+    multipliers = {name: given[name] for name in MULTIPLIERS if name in given}
+    if until and not multipliers:
+        raise BadParameter("--until needs a multiplier")
+    end = parse_end(until or "", time.time())
+    texts = {name: with_end(text, end) for name, text in multipliers.items()}
+    refuse_ended(texts.values(), time.time())
+    return {**given, **texts}
+
+
+def given_rules(
+    given: Mapping[str, Any], until: str | None, rule: str | None, remove_rule: str | None
+) -> tuple[dict[str, Any], list[RuleChange]]:
+    """(the fields to set, as of ``given_multipliers``; rules to change). Raises ClientError as that does."""
+    now = time.time()
+    changes = [] if remove_rule is None else [RuleChange(int(now), remove_rule)]
+    if rule is None:
+        return given_multipliers(given, until), changes
+    others = {name: value for name, value in given.items() if name not in MULTIPLIERS}
+    upload, download = map(given.get, MULTIPLIERS)
+    return others, [*changes, rule_change(now, rule, upload, download, parse_end(until or "", now))]
+
+
+def check_removed(changed: bool) -> None:
+    """Raises ClientError."""
+    if not changed:
+        raise ClientError("there is no rule of this name")
+
+
+def shown_multiplier(name: str, value: Any) -> Value:
+    """A multiplier or its end, as ``split_ends`` makes them, for the output of a command."""
+    if name in MULTIPLIERS:
+        return _Shown(value) if isinstance(value, str) else f"{value:g}"
+    return Moment(value) if isinstance(value, int) else None

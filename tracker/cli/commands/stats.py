@@ -36,13 +36,13 @@ def _check_precision(value: int) -> int:
     return value
 
 
-Names = Annotated[list[str] | None, Argument(metavar="[NAME…]", help="Names or patterns, such as 'failures.*'.")]
-Precision = Annotated[int, Option(metavar="SECONDS", help="Length of a time slice.", callback=_check_precision)]
-
-
 def show_stats(
-    names: Names = None,
-    precision: Precision = 60,
+    names: Annotated[
+        list[str] | None, Argument(metavar="[NAME…]", help="Names or patterns, such as 'failures.*'.")
+    ] = None,
+    precision: Annotated[
+        int, Option(metavar="SECONDS", help="Length of a time slice.", callback=_check_precision)
+    ] = 60,
     fill: Annotated[bool, Option("--fill", help="With --json: include empty slices.")] = False,
     only_names: Annotated[bool, Option("--names", help="List all names.")] = False,
     totals: Annotated[bool, Option("--totals", help="Print all-time totals and current numbers.")] = False,

@@ -27,8 +27,17 @@ from tracker.cli.commands import (
     run_each,
     torrent_files,
 )
-from tracker.cli.commands.multipliers import RemoveRule, Rule, Until, check_removed, given_multipliers, given_rules
-from tracker.cli.commands.options import Given, options_of, row_of
+from tracker.cli.commands.options import (
+    Given,
+    RemoveRule,
+    Rule,
+    Until,
+    check_removed,
+    given_multipliers,
+    given_rules,
+    options_of,
+    row_of,
+)
 from tracker.cli.terminal import Listing, Moment, Row, note
 from tracker.errors import ClientError, existing
 from tracker.operations import torrents as operations

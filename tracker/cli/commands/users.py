@@ -1,4 +1,4 @@
-"""``tracker user …``."""
+"""``tracker user …``, ``tracker group …`` and ``tracker multipliers``."""
 
 import sys
 from functools import partial
@@ -27,17 +27,32 @@ from tracker.cli.commands import (
     lists,
     load_settings,
     run_each,
+    with_store,
 )
-from tracker.cli.commands.multipliers import RemoveRule, Rule, Until, check_removed, given_multipliers, given_rules
-from tracker.cli.commands.options import Given, columns_of, options_of, row_of
+from tracker.cli.commands.options import (
+    Given,
+    RemoveRule,
+    Rule,
+    Until,
+    check_removed,
+    columns_of,
+    given_multipliers,
+    given_rules,
+    options_of,
+    row_of,
+    shown_multiplier,
+)
 from tracker.cli.terminal import Moment, Row, columns, say
-from tracker.errors import ClientError
+from tracker.errors import ClientError, existing
 from tracker.operations.audit import Change
+from tracker.operations.snapshots import ALL_USERS
 from tracker.operations.users import pending_hit_and_runs, shares
+from tracker.store.schema.multipliers import MULTIPLIERS, split_ends
 from tracker.store.schema.record import fields_of
 from tracker.store.store import Store
-from tracker.store.users.fields import ADDITIONS, FIELDS, Additions, User
+from tracker.store.users.fields import ADDITIONS, FIELDS, MAX_GROUP_ID, Additions, User
 from tracker.store.users.listing import Order, UserFilter
+from tracker.store.users.rules import GROUP_FIELDS, Group
 
 _HASH_DIGITS = 40
 _ON_A_TORRENT = (
@@ -313,3 +328,84 @@ async def list_pending(store: Store, limit: Limit = 100) -> Pages:
     """List torrents that become hit-and-runs unless their users come back (see TRACKER_USERS__HNR_GRACE_SECONDS)."""
     async for page in in_order(limit, partial(pending_hit_and_runs, store)):
         yield ({**pending, "at": Moment(pending["at"])} for pending in page)
+
+
+GroupId = Annotated[int, Argument(metavar="GROUP", min=1, max=MAX_GROUP_ID, help="Group id.")]
+
+groups = group("Manage groups of users: rules for all users of a group.")
+
+
+@groups.command("set")
+@options_of(Group)
+@audited("group.set")
+async def set_group(store: Store, change: Change, group_id: GroupId, given: Given = None, until: Until = None) -> Row:
+    """Add a group, or change one from the next announce of its users on; other fields are unchanged."""
+    fields = given_multipliers(given or {}, until)
+    await change.touch("group", str(group_id))
+    change.given(fields)
+    await store.groups.save(group_id, fields)
+    return await _shown_group(store, group_id)
+
+
+@groups.command("show")
+async def show_group(store: Store, group_id: GroupId) -> Row:
+    """Show a group."""
+    return await _shown_group(store, group_id)
+
+
+async def _shown_group(store: Store, group_id: int) -> Row:
+    return _group_row(existing(await store.groups.get(group_id), "group"))
+
+
+@groups.command("list")
+@lists([*columns("group_id>9"), *columns_of(Group)])
+async def list_groups(store: Store) -> Pages:
+    """List all groups."""
+    yield [_group_row(found) for found in await store.groups.all()]
+
+
+@groups.command("delete")
+@each("group.delete", "group")
+async def delete_groups(store: Store, group_id: Annotated[str, Argument(metavar="GROUP", help="Group ids.")]) -> str:
+    """Delete groups. Their users keep the number, without rules."""
+    if not (group_id.isascii() and group_id.isdigit()) or not await store.groups.delete(int(group_id)):
+        raise ClientError("there is no such group")
+    return f"deleted group {group_id}"
+
+
+def _group_row(found: Group) -> Row:
+    return {"group_id": found.group_id, **row_of(found, GROUP_FIELDS)}
+
+
+def multipliers(
+    upload: Annotated[str | None, Option("--upload", help="Factor for all users' upload, 0 to 1000; 1: none.")] = None,
+    download: Annotated[
+        str | None, Option("--download", help="Factor for all users' download; 0: freeleech, 1: none.")
+    ] = None,
+    until: Until = None,
+    rule: Rule = None,
+    remove_rule: RemoveRule = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or set the multipliers for all users. The best one counts: that for all users, the user's or the
+    torrent's."""
+    values = dict(zip(MULTIPLIERS, (upload, download), strict=True))
+    given = {name: value for name, value in values.items() if value is not None}
+    fields, changes = given_rules(given, until, rule, remove_rule)
+
+    async def set_given(store: Store, change: Change) -> None:
+        await change.touch("multipliers", ALL_USERS)
+        if fields:
+            await store.multipliers.set(*map(fields.get, MULTIPLIERS))
+        for each_rule in changes:
+            check_removed(await store.multipliers.change_rule(each_rule))
+        await show(store)
+
+    async def show(store: Store) -> None:
+        row = split_ends(*await store.multipliers.get())
+        terminal.describe({name: shown_multiplier(name, row[name]) for name in row}, as_json=as_json)
+
+    if fields or changes:
+        change_store("multipliers.set", set_given)
+    else:
+        with_store(show)

@@ -43,14 +43,11 @@ def _size(text: str) -> int:
         raise BadParameter("is written like 500GB or 2TB") from None
 
 
-Url = Annotated[str, Option(metavar="URL", help="The project: https://tracker.example/seeds.")]
 Client = Annotated[
     str,
     Option(metavar="CLIENT", help="qbittorrent://user@host:8080, transmission://user@host:9091, or internal:/folder."),
 ]
-Space = Annotated[int, Option(parser=_size, metavar="SIZE", help="Maximum disk space to fill, such as 500GB.")]
 MaxTorrents = Annotated[int, Option("--max", min=1, max=100_000, metavar="N", help="Maximum number of torrents.")]
-Folder = Annotated[str, Option(metavar="FOLDER", help="Folder for data, as the client sees it.")]
 Label = Annotated[str, Option(metavar="LABEL", help="Label of the torrents added here; others are not changed.")]
 PasskeyFile = Annotated[Path | None, Option(metavar="FILE", help=f"File with your passkey. Default: ${PASSKEY}.")]
 Name = Annotated[str, Option(metavar="NAME", help="Your name, in a project without passkeys. Needs --port.")]
@@ -64,19 +61,15 @@ StatePath = Annotated[
     Path | None, Option(metavar="FILE", help="Where to remember claims. Default: below ~/.local/state.")
 ]
 AutoDrop = Annotated[bool, Option("--auto-drop", help="Do not ask before dropping torrents that are no longer needed.")]
-DeleteData = Annotated[bool, Option("--delete-data", help="Delete the data of dropped torrents.")]
-DryRun = Annotated[bool, Option("--dry-run", help="Print what would be done, and exit.")]
-Once = Annotated[bool, Option("--once", help="Run one round, and exit.")]
-Every = Annotated[float, Option(min=1, max=86_400, metavar="SECONDS", help="Time between rounds.")]
 
 
 @commands.command("seed")
 def seed(
-    url: Url,
+    url: Annotated[str, Option(metavar="URL", help="The project: https://tracker.example/seeds.")],
     client: Client,
-    space: Space,
+    space: Annotated[int, Option(parser=_size, metavar="SIZE", help="Maximum disk space to fill, such as 500GB.")],
     max_torrents: MaxTorrents = 50,
-    folder: Folder = "",
+    folder: Annotated[str, Option(metavar="FOLDER", help="Folder for data, as the client sees it.")] = "",
     label: Label = "swarmkeeper",
     passkey_file: PasskeyFile = None,
     name: Name = "",
@@ -84,10 +77,10 @@ def seed(
     client_password_file: PasswordFile = None,
     state: StatePath = None,
     auto_drop: AutoDrop = False,
-    delete_data: DeleteData = False,
-    dry_run: DryRun = False,
-    once: Once = False,
-    every: Every = 300,
+    delete_data: Annotated[bool, Option("--delete-data", help="Delete the data of dropped torrents.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print what would be done, and exit.")] = False,
+    once: Annotated[bool, Option("--once", help="Run one round, and exit.")] = False,
+    every: Annotated[float, Option(min=1, max=86_400, metavar="SECONDS", help="Time between rounds.")] = 300,
 ) -> None:
     """Seed torrents that need seeders, with your own BitTorrent client.
 
