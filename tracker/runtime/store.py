@@ -161,9 +161,8 @@ async def open_unchecked(
 
 async def _check(connection: Connection, prefix: str, shown: str) -> tuple[str, SlotMap]:
     """The server's name and version, and its cluster."""
-    server = await check_server(connection.server, shown)
-    found = await find_nodes(connection.server, prefix, shown) if server.clustered else ([], [])
-    return server.name, found
+    name, clustered = await check_server(connection.server, shown)
+    return name, await find_nodes(connection.server, prefix, shown) if clustered else ([], [])
 
 
 @asynccontextmanager

@@ -133,7 +133,7 @@ class TestStart:
 
     async def test_a_trusted_certificate_is_accepted(self, debian_redis: Server) -> None:
         server = connect(debian_redis.tls_url, connect_timeout=2, timeout=2, tls_ca_file=str(debian_redis.ca_file))
-        assert (await check_server(server, "it")).name.startswith("redis ")
+        assert (await check_server(server, "it"))[0].startswith("redis ")
         await server.close()
 
     @pytest.mark.parametrize(

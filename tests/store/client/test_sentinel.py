@@ -254,7 +254,7 @@ sentinel monitor {NAME} 127.0.0.1 {server.tls_port} 1
             master = connect(url, connect_timeout=5, timeout=5, tls_ca_file=str(server.ca_file), sentinel_login=login)
             try:
                 if found:
-                    assert "redis 7" in (await check_server(master, "it", 10)).name
+                    assert "redis 7" in (await check_server(master, "it", 10))[0]
                 else:
                     with pytest.raises(StartupError, match="no sentinel names the master"):
                         await check_server(master, "it", 10)

@@ -26,7 +26,7 @@ def test_an_unknown_version_is_too_old(info: bytes) -> None:
 
 async def test_real_servers_are_recognised(any_server: Server) -> None:
     server = connect(any_server.url, connect_timeout=5, timeout=5)
-    name = (await check_server(server, "it", 5)).name
+    name = (await check_server(server, "it", 5))[0]
     await server.close()
     assert name.startswith("valkey 9." if "valkey" in any_server.binary else "redis ")
 

@@ -5,7 +5,6 @@ import asyncio
 import re
 import ssl
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
 
@@ -53,17 +52,10 @@ def too_old(info: Mapping[str, str]) -> str:
     return "" if version >= _MIN_VERSIONS[kind] else f"{name}: Redis 7.0, Valkey 7.2 or newer is needed"
 
 
-class CheckedServer(NamedTuple):
-    name: str
-    """With its version."""
-    clustered: bool
-
-
-async def check_server(server: Server, shown: str, timeout: float = 2.0) -> CheckedServer:
-    """Raises StoreNotReady when the server gives no answer in time (s) or refuses work for now, StartupError when it is
+async def check_server(server: Server, shown: str, timeout: float = 2.0) -> tuple[str, bool]:
+    """Its name with the version, and whether it is part of a cluster. ``shown`` is its address as it may be printed (no
+    password). Raises StoreNotReady when it gives no answer in time (s) or refuses work for now, StartupError when it is
     unusable.
-
-    ``shown`` is its address as it may be printed (no password).
     """
     try:
         async with asyncio.timeout(timeout):
@@ -79,7 +71,7 @@ async def check_server(server: Server, shown: str, timeout: float = 2.0) -> Chec
     info = parse_info(raw)
     if reason := too_old(info):
         raise StartupError(f"the store at {shown} is {reason}")
-    return CheckedServer(version_of(info)[2], info.get("cluster_enabled") == "1")
+    return version_of(info)[2], info.get("cluster_enabled") == "1"
 
 
 def _advice(shown: str, error: Exception) -> str:
