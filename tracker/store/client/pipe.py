@@ -21,7 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 TIMEOUT_PARTS = 8
 """The timeout is counted in ticks of this part of it. A busy event loop delays ticks, and sockets are read between
 two of them: time in which this process read no replies does not count."""
-_NO_REPLY = object()
+NO_REPLY = object()
 
 Argument = str | bytes | int | float
 _Name = TypeVar("_Name")
@@ -57,7 +57,27 @@ class _Replies:
     set_exception = set_result
 
 
-class RedisPipe(asyncio.Protocol):
+class Socket(asyncio.Protocol):
+    """A socket that redis-py has opened and no longer manages; ``broken`` once it is closed. hiredis parses what
+    arrives."""
+
+    def __init__(self, stream: asyncio.StreamWriter) -> None:
+        self._stream = stream  # keeps the transport open: its finalizer would close it
+        self._transport = transport = cast(asyncio.Transport, stream.transport)
+        self._loop = asyncio.get_running_loop()
+        self._reader = hiredis.Reader(
+            protocolError=InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=NO_REPLY
+        )
+        self.broken = transport.is_closing()
+        transport.set_protocol(self)
+
+    def close(self) -> None:
+        """Closes at once: commands without a reply fail."""
+        self.broken = True
+        self._transport.abort()
+
+
+class RedisPipe(Socket):
     """An open connection. Replies arrive in the order of the commands; a pipe that has failed stays ``broken``.
 
     A pipe breaks when commands wait and no reply arrives for ``timeout`` seconds: a store that answers many commands is
@@ -67,9 +87,6 @@ class RedisPipe(asyncio.Protocol):
     def __init__(
         self, stream: asyncio.StreamWriter, timeout: float, on_round_trips: Callable[[list[RoundTrip]], None]
     ) -> None:
-        self._stream = stream  # keeps the transport open: its finalizer would close it
-        self._transport = transport = cast(asyncio.Transport, stream.transport)
-        self._loop = asyncio.get_running_loop()
         self._tick_seconds = timeout / TIMEOUT_PARTS
         self._on_round_trips = on_round_trips
         self._waiting: deque[tuple[asyncio.Future[Any] | _Replies, float, int]] = deque()
@@ -77,17 +94,13 @@ class RedisPipe(asyncio.Protocol):
         self._round_trips: list[RoundTrip] = []
         self._ticks = self._answered = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._reader = hiredis.Reader(
-            protocolError=InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=_NO_REPLY
-        )
         self._unsent: list[bytes] = []
         self.gathers = False
         """Whether the commands of one turn of the event loop go out in one write. It pays where several callers share
         the pipe; a single one already sends much at a time."""
         self.more_turns = 0
         """Turns that it waits longer while several commands arrive, such as those of tasks that begin."""
-        self.broken = transport.is_closing()
-        transport.set_protocol(self)
+        super().__init__(stream)
 
     def execute(self, *command: Argument) -> "asyncio.Future[Any]":
         """Sends a command. The future gets its reply, or raises redis.exceptions.RedisError."""
@@ -142,7 +155,7 @@ class RedisPipe(asyncio.Protocol):
         reader, waiting = self._reader, self._waiting
         reader.feed(data)
         try:
-            while (reply := reader.gets()) is not _NO_REPLY:
+            while (reply := reader.gets()) is not NO_REPLY:
                 future, began, _ = waiting.popleft()
                 error = reply if isinstance(reply, Exception) else None
                 if not waiting or waiting[0][0] is not future:  # not one of several commands before the last
@@ -190,11 +203,6 @@ class RedisPipe(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         self._report()
-
-    def close(self) -> None:
-        """Closes at once: commands without a reply fail."""
-        self.broken = True
-        self._transport.abort()
 
 
 async def open_stream(client: Redis) -> asyncio.StreamWriter:

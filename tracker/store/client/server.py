@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.client.loop_timeout import loop_timeout
-from tracker.store.client.pipe import Argument, RedisPipe, RoundTrip, open_stream
+from tracker.store.client.pipe import Argument, RedisPipe, RoundTrip, Socket, open_stream
 from tracker.store.client.reply_errors import NO_REPLY, outcome_of
 from tracker.store.client.sentinel import MasterPool
 from tracker.store.client.subscription import Subscription
@@ -30,13 +30,7 @@ OnRoundTrip = Callable[[str, float], None]
 """(outcome, seconds) of a round trip; the outcome is one of OUTCOMES."""
 
 
-class _Socket(Protocol):
-    broken: bool
-
-    def close(self) -> None: ...
-
-
-_SocketT = TypeVar("_SocketT", bound=_Socket)
+_SocketT = TypeVar("_SocketT", bound=Socket)
 
 
 class Shared(Generic[_SocketT]):

@@ -8,16 +8,16 @@ consumed, it stops reading, and they wait in the store, which limits them (redis
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import hiredis
-from redis.asyncio.connection import DefaultParser
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 
+from tracker.store.client.pipe import NO_REPLY, Socket
+
 MAX_WAITING = 5_000
 """Messages that wait to be consumed, beside those of the last read."""
-_NOTHING = object()
 
 Message = tuple[bytes, bytes]
 """(channel, payload)"""
@@ -67,16 +67,10 @@ class Subscriber:
         self.news.set()
 
 
-class Subscription(asyncio.Protocol):
+class Subscription(Socket):
     """An open connection. It is closed when the last subscriber leaves, and stays ``broken`` then."""
 
     def __init__(self, stream: asyncio.StreamWriter) -> None:
-        self._stream = stream  # keeps the transport open: its finalizer would close it
-        self._transport = transport = cast(asyncio.Transport, stream.transport)
-        self._loop = asyncio.get_running_loop()
-        self._reader = hiredis.Reader(
-            protocolError=InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=_NOTHING
-        )
         self._by_name: dict[_Name, list[Subscriber]] = {}
         self._unconfirmed: deque[tuple[asyncio.Future[None], int]] = deque()
         """Of each command without a reply, and how many confirmations are missing."""
@@ -86,8 +80,7 @@ class Subscription(asyncio.Protocol):
         """Messages that wait to be consumed."""
         self.paused = False
         """Whether it has stopped reading, because messages are not consumed."""
-        self.broken = transport.is_closing()
-        transport.set_protocol(self)
+        super().__init__(stream)
 
     async def subscribe(self, subscriber: Subscriber) -> None:
         if subscriber.error is not None:
@@ -142,7 +135,7 @@ class Subscription(asyncio.Protocol):
         reader = self._reader
         reader.feed(data)
         try:
-            while (said := reader.gets()) is not _NOTHING:
+            while (said := reader.gets()) is not NO_REPLY:
                 self._take(said)
         except (InvalidResponse, IndexError, TypeError) as error:
             self._end(InvalidResponse(f"no message: {error}"))
