@@ -8,7 +8,7 @@ import pytest
 
 from tests.store.harness import Clock, Store, running
 from tracker.store.resharding.parts import PAGE, Parts
-from tracker.store.resharding.reshard import Counts, Reshard
+from tracker.store.resharding.reshard import Counts, Reshard, count
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 
@@ -43,7 +43,7 @@ async def reshard(source: Store, target: Store) -> tuple[Counts, Counts]:
     source.clock.now += LATER
     run = resharding(source, target)
     await run.check()
-    before = await run.count_source()
+    before = await count(parts_of(source))
     async for _ in run.copy():
         pass
     await run.join()

@@ -20,6 +20,7 @@ from tracker.store.changes.changes import FIRST
 from tracker.store.layout import check_number
 from tracker.store.resharding.copying import Copying
 from tracker.store.resharding.parts import Found, Parts
+from tracker.store.resharding.reshard import count
 from tracker.store.schema.table import row_of
 from tracker.store.swarms.codec import OVER_SOCKET, Admitted
 
@@ -150,7 +151,7 @@ async def test_a_user_who_is_deleted_afterwards_leaves_nothing_in_the_shards(ope
 async def test_it_may_be_interrupted_after_any_page(open_store: Open, one: Store) -> None:
     target = await open_store("several", 4, **RULES)
     one.clock.now += LATER
-    expected, interrupted = await resharding(one, target).count_source(), 0
+    expected, interrupted = await count(parts_of(one)), 0
     while True:
         run, pages = resharding(one, target, page=40), 0
         await run.check()
@@ -180,7 +181,7 @@ async def test_it_begins_anew_when_the_old_store_was_used_meanwhile(open_store: 
         pass
     await one.torrents.remove(HASHES[0])
     await one.pass_time(1)
-    before = await run.count_source()
+    before = await count(parts_of(one))
     await run.join()
     with pytest.raises(ClientError, match=r"differs|has run on the old store"):
         await run.finish(before)
@@ -226,7 +227,7 @@ async def test_a_difference_is_named_and_the_next_run_begins_anew(open_store: Op
     target = await open_store("several", 4, **RULES)
     one.clock.now += LATER
     run = resharding(one, target)
-    before = await run.count_source()
+    before = await count(parts_of(one))
     async for _ in run.copy():
         pass
     await run.join()

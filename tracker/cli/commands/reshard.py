@@ -99,7 +99,7 @@ async def opened(settings: "Settings", url: str, *, new: bool) -> AsyncIterator[
 
 
 async def _run(settings: "Settings", new: "Settings", *, dry_run: bool, as_json: bool) -> None:
-    from tracker.store.resharding.reshard import Reshard  # noqa: PLC0415
+    from tracker.store.resharding.reshard import Reshard, count  # noqa: PLC0415
     from tracker.valkey.opening import command_server  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
@@ -113,7 +113,7 @@ async def _run(settings: "Settings", new: "Settings", *, dry_run: bool, as_json:
         run = Reshard(source, target, time.time)
         await run.check()
         with progress("keys counted", await source.size()) as shown:
-            before = await run.count_source(shown.reach)
+            before = await count(source, shown.reach)
         if before.unknown:
             note(f"{before.unknown} keys that docs/keys.md does not name are not copied")
         if dry_run:

@@ -140,6 +140,7 @@ class Sender:
                     batches.end()
 
 
+@dataclass(eq=False)
 class Batches:
     """Requests that ``sender`` sends to ``script`` over the pipe of ``connection``.
 
@@ -147,24 +148,16 @@ class Batches:
     StoreUnavailable or redis.exceptions.RedisError.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        script: Script,
-        encode: Encode,
-        decode: Decode,
-        call: Call,
-        complete: Complete,
-        sender: Sender,
-    ) -> None:
-        self.connection = connection
-        self._script = script
-        self._encode = encode
-        self._decode = decode
-        self._call = call
-        self._complete = complete
-        self._sender = sender
-        sender.batches.append(self)
+    connection: Connection
+    _script: Script
+    _encode: Encode
+    _decode: Decode
+    _call: Call
+    _complete: Complete
+    _sender: Sender
+
+    def __post_init__(self) -> None:
+        self._sender.batches.append(self)
         self.requests: deque[_Entry] = deque()
         """Those that wait for their call."""
         self._counted = self._checked_at = 0

@@ -6,6 +6,7 @@ Whatever is copied twice is the same afterwards, except that a peer may then be 
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -88,12 +89,14 @@ _ADD = {"SET": "SADD", "ZSET": "ZADD", "LIST": "RPUSH"}
 _SCAN = {"SET": "SSCAN", "ZSET": "ZSCAN"}
 
 
+@dataclass(eq=False)
 class Copying:
     """Keys are copied by DUMP and RESTORE; by their values where the target is of another product, or older."""
 
-    def __init__(self, source: Parts, target: Parts) -> None:
-        self._source = source
-        self._target = target
+    _source: Parts
+    _target: Parts
+
+    def __post_init__(self) -> None:
         self._by_value = False
         self._known: dict[tuple[Shard, bytes], Shard] = {}
         self.expiring: set[str] = set()

@@ -10,6 +10,7 @@ import hashlib
 import zlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 from tracker.bittorrent import InfoHash
@@ -28,14 +29,16 @@ _NewId = Callable[[bytes], bytes | None]
 """The id in place of one; None: it stays."""
 
 
+@dataclass(eq=False)
 class Renumber:
     """Methods raise ClientError with a reason for the operator, StoreUnavailable, and redis.exceptions.RedisError."""
 
-    def __init__(self, parts: Parts, clock: Callable[[], float]) -> None:
-        self._parts = parts
-        self._clock = clock
-        self._main = parts.main
-        self._state = parts.main.keys.renumber()
+    _parts: Parts
+    _clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._main = self._parts.main
+        self._state = self._main.keys.renumber()
 
     async def begin(self, wanted: Mapping[str | InfoHash, str]) -> int:
         """Checks the new ids, by old id or info hash, and notes them; returns how many there are. After an interruption

@@ -96,17 +96,19 @@ def differences(before: Counts, after: Counts, expiring: set[str]) -> list[str]:
     return found
 
 
+@dataclass(eq=False)
 class Reshard:
     """``source`` and ``target`` are two stores, which may be on one server; ``clock`` returns epoch seconds.
 
     Methods raise ClientError with a reason for the operator, StoreUnavailable, and redis.exceptions.RedisError.
     """
 
-    def __init__(self, source: Parts, target: Parts, clock: Callable[[], float]) -> None:
-        self._source = source
-        self._target = target
-        self._clock = clock
-        self._state = target.main.keys.reshard()
+    _source: Parts
+    _target: Parts
+    _clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._state = self._target.main.keys.reshard()
 
     async def check(self) -> None:
         """Raises ClientError unless no tracker runs, and the target is empty or was begun from this source."""
@@ -133,9 +135,6 @@ class Reshard:
 
     async def _save(self, fields: Mapping[str, str | int]) -> None:
         await self._target.send([(self._target.main, ("HSET", self._state, *flattened(fields)))])
-
-    async def count_source(self, progress: Progress = lambda _: None) -> Counts:
-        return await count(self._source, progress)
 
     async def copy(self) -> AsyncGenerator[int]:
         """Copies all keys, after `check`. Goes on where an earlier call was interrupted, if the servers of the source

@@ -5,6 +5,7 @@ import time
 from binascii import hexlify, unhexlify
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -216,25 +217,20 @@ def pack_rules(rules: SwarmRules) -> bytes:
     return struct.pack(f"<{len(numbers)}d", *numbers) + struct.pack(f">{len(ports)}H", *ports)
 
 
+@dataclass(eq=False)
 class AnnounceCodec:
     """The calls of announce.lua: its arguments and its reply. ``clock`` gives epoch seconds; ``count`` is called with
     the torrents and the passkeys of all that were applied: the script does not count these. ``recent`` gets each call
     that has a reply; ``follow`` announces of the v2 half of a hybrid torrent, and the v1 half, which has to get them
     too."""
 
-    def __init__(
-        self,
-        rules: LiveRules,
-        clock: Callable[[], float],
-        count: Callable[[Iterable[InfoHash | str]], None],
-        recent: deque[Call],
-        follow: Callable[[Update, InfoHash], None] = lambda update, v1: None,
-    ) -> None:
-        self._count = count
-        self._note = recent.append
-        self._follow = follow
-        self._live = rules
-        self._clock = clock
+    _live: LiveRules
+    _clock: Callable[[], float]
+    _count: Callable[[Iterable[InfoHash | str]], None]
+    _recent: deque[Call]
+    _follow: Callable[[Update, InfoHash], None] = lambda update, v1: None
+
+    def __post_init__(self) -> None:
         self._use_rules()
 
     @property
@@ -278,7 +274,7 @@ class AnnounceCodec:
         if self._rules.accounts != "off":
             passkeys = compress(map(passkey_of, updates), map(_COUNTED, map(_FIRST, replies)))
             self._count(filter(None, passkeys))
-        self._note((updates, outcomes, time.monotonic(), argv[0]))
+        self._recent.append((updates, outcomes, time.monotonic(), argv[0]))
         sums = parse_totals(totals)
         if sums.incomplete:
             for update, each in zip(updates, replies, strict=True):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -23,24 +24,19 @@ log = Logger("tracker.store")
 OnJoin = Callable[[InfoHash, PeerId, Address], None]
 
 
+@dataclass(eq=False)
 class Unanswered:
     """Finds out which announces without a reply were joins.
 
     A call that timed out may have been applied. Its joins would not count: the client's retry finds the peer in the
-    swarm, and is an update. So when the store is back, it is queried about each such announce.
+    swarm, and is an update. So when the store is back, it is queried about each such announce."""
 
-    ``send`` sends join queries to announce.lua and returns its replies; ``until_available`` waits until the
-    store answers."""
+    _send: Callable[[list[bytes]], Awaitable[list[Any]]]
+    """Sends join queries to announce.lua and returns its replies."""
+    _until_available: Callable[[], Awaitable[None]]
+    max_remembered: int = MAX_REMEMBERED
 
-    def __init__(
-        self,
-        send: Callable[[list[bytes]], Awaitable[list[Any]]],
-        until_available: Callable[[], Awaitable[None]],
-        max_remembered: int = MAX_REMEMBERED,
-    ) -> None:
-        self._send = send
-        self._until_available = until_available
-        self._max_remembered = max_remembered
+    def __post_init__(self) -> None:
         self._queries: dict[bytes, None] = {}
         self._added = asyncio.Event()
 
@@ -49,7 +45,7 @@ class Unanswered:
         for packed in announces:
             if query := pack_join_query(packed, now):
                 self._queries[query] = None
-        if excess := max(0, len(self._queries) - self._max_remembered):
+        if excess := max(0, len(self._queries) - self.max_remembered):
             for query in list(islice(self._queries, excess)):
                 del self._queries[query]
             log.warning("too many announces without a reply: their joins are not counted", announces=excess)
