@@ -1,7 +1,7 @@
 """All active peers, read in parts. Each command is short, so announces do not wait for it."""
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,6 +10,7 @@ from tracker.errors import ClientError
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Shard, Shards, read_in_turns, scan_together
+from tracker.store.swarms.connect_checks import ConnectCheck, ConnectChecks, any_connectable
 from tracker.wire.endpoint import endpoints_of, format_endpoint
 from tracker.wire.peer_id import client_name
 
@@ -47,11 +48,12 @@ class ActivePeer:
     last_announce: Annotated[int, Field(unit="epoch s")]
 
 
+@dataclass(eq=False)
 class AllPeers:
     """Every method raises StoreUnavailable and redis.exceptions.RedisError."""
 
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
+    _shards: Shards
+    _checks: ConnectChecks
 
     async def parts(self, cursor: str) -> AsyncIterator[tuple[str, list[ActivePeer]]]:
         """All peers from a cursor on, FIRST for all, in parts, each with the cursor that continues, empty at the end.
@@ -87,7 +89,6 @@ class AllPeers:
         return [endpoint for row in rows for endpoint in endpoints_of(row or b"")]
 
     async def _peers(self, shard: Shard, members: Sequence[_Member]) -> list[ActivePeer]:
-        main = self._shards.main
         rows = await self._shards.send(
             [(shard, ("HMGET", shard.keys.peer(each[0], each[2]), *_FIELDS)) for each in members], keep_errors=True
         )
@@ -96,8 +97,7 @@ class AllPeers:
             for member, row in zip(members, rows, strict=True)
             if isinstance(row, list) and row[5] == b"1"
         ]
-        keys = [main.keys.connectable(each) for _, row in peers for each in endpoints_of(row["endpoints"] or b"")]
-        checks = iter(await main.connection.command("MGET", *keys) if keys else [])
+        checks = await self._checks.of([each for _, row in peers for each in endpoints_of(row["endpoints"] or b"")])
         return await read_in_turns(peers, lambda peer: _peer(*peer, checks))
 
     async def _members(self, shard: Shard, ids: Sequence[bytes]) -> AsyncIterator[list[_Member]]:
@@ -133,10 +133,9 @@ def _place(cursor: str, shards: int) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _peer(member: _Member, row: Mapping[str, Any], checks: Iterator[bytes | None]) -> ActivePeer:
+def _peer(member: _Member, row: Mapping[str, Any], checks: Mapping[Endpoint, ConnectCheck]) -> ActivePeer:
     torrent_id, info_hash, peer_id = member
     endpoints = endpoints_of(row["endpoints"] or b"")
-    states = {(next(checks) or b"")[:1] for _ in endpoints}
     announced = row["peer_id"] or peer_id
     return ActivePeer(
         torrent_id=torrent_id,
@@ -150,7 +149,7 @@ def _peer(member: _Member, row: Mapping[str, Any], checks: Iterator[bytes | None
         downloaded=whole(row["downloaded"]),
         left=whole(row["left"]) if row["left"] else None,
         seeding=row["left"] == b"0" and row["paused"] != b"1",
-        connectable=True if b"1" in states else False if b"0" in states else None,
+        connectable=any_connectable(checks, endpoints),
         first_announce=whole(row["first_announce"]),
         last_announce=whole(row["last_announce"]),
     )

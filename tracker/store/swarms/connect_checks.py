@@ -31,8 +31,10 @@ class ConnectChecks(Part):
         if not endpoints:
             return {}
         values = await self._connection.command("MGET", *map(self._keys.connectable, endpoints))
-        found = {endpoint: _check(value) for endpoint, value in zip(endpoints, values, strict=True)}
-        return {endpoint: check for endpoint, check in found.items() if check is not None}
+        pairs = zip(endpoints, values, strict=True)
+        texts = {each: value.partition(b" ") for each, value in pairs if value is not None}
+        known = {b"1": True, b"0": False}
+        return {each: ConnectCheck(known.get(result), whole(at)) for each, (result, _, at) in texts.items()}
 
     async def of_user(self, user_id: str) -> ConnectCheck | None:
         """Returns the result for a user: connectable if a client of the user accepted a connection in the last day.
@@ -52,10 +54,3 @@ def any_connectable(checks: Mapping[Endpoint, ConnectCheck], endpoints: Sequence
     """Whether one of a peer's endpoints accepted a connection in the last day; None if that is not known."""
     results = {checks[endpoint].connectable for endpoint in endpoints if endpoint in checks}
     return True if True in results else False if False in results else None
-
-
-def _check(value: bytes | None) -> ConnectCheck | None:
-    if value is None:
-        return None
-    result, _, at = value.partition(b" ")
-    return ConnectCheck({b"1": True, b"0": False}.get(result), whole(at))

@@ -8,6 +8,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
 from typing import NamedTuple
 
 from redis.exceptions import OutOfMemoryError
@@ -69,11 +71,8 @@ async def read_peer_counts(shards: Shards) -> PeerCounts | None:
     StoreUnavailable and RedisError."""
     # MGET, because GET would fail on a key of another type.
     found = await shards.each(lambda shard: ("MGET", shard.keys.peer_counts()))
-    total = NO_PEERS
     with suppress(ValueError):  # missing, or another program wrote it
-        for (value,) in found.values():
-            total = total.plus(PeerCounts.decode(value or b""))
-        return total
+        return reduce(PeerCounts.plus, (PeerCounts.decode(value or b"") for (value,) in found.values()))
     return None
 
 
@@ -152,18 +151,14 @@ class Reaping(Part):
         remembered, one EXISTS checks all of them.
         """
         rules = self._rules.current
-        if not peers or not (rules.memory or await self._are_there(peers)):
+        keys = (self._keys.peer(torrent_id, PeerId(bytes.fromhex(peer_id))) for torrent_id, peer_id in peers)
+        if not peers or not (rules.memory or await self._connection.direct("EXISTS", *keys)):
             return 0
         argv = [*self._rules_now(), self._store_clock.expected, rules.max_changes, rules.min_timeout]
-        for torrent_id, peer_id in peers:
-            argv += (torrent_id, peer_id)
+        argv += chain.from_iterable(peers)
         reaped, failed = await self._scripts.reap(argv)
         _report(failed)
         return int(reaped)
-
-    async def _are_there(self, peers: Sequence[tuple[str, str]]) -> bool:
-        keys = (self._keys.peer(torrent_id, PeerId(bytes.fromhex(peer_id))) for torrent_id, peer_id in peers)
-        return bool(await self._connection.direct("EXISTS", *keys))
 
     async def reap_due(self, deadline: int, first: int, max_entries: int, max_reaped: int) -> tuple[int, int]:
         """Processes a due list from entry ``first`` on: (entries seen, peers removed). None seen: the list is done."""
