@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from tracker.bittorrent import Endpoint, PeerId, unmap
-from tracker.store.client.pipe import Argument
+from tracker.store.client.pipe import Argument, flattened
 from tracker.store.schema.lenient_numbers import ranked, signed, whole
 from tracker.store.schema.record import Field, fields_of
 from tracker.store.sharding.shards import Shard, Shards, in_parts, scan
@@ -19,6 +19,8 @@ SiteRow = dict[str, Any]
 """Values by name: numbers, flags, text, bytes; times in epoch s. None: there is no such value."""
 ROWS_A_CALL = 500
 """Rows that are read in one round trip. Takes the store about a millisecond."""
+USERS_A_CALL = 100
+"""Users that one script call reads. Announces wait for that call."""
 _PEER = (
     *("user_id", "endpoints", "uploaded", "downloaded", "left", "active", "paused", "first_announce"),
     *("last_announce", "speed_up", "speed_dn", "total_time", "agent"),
@@ -68,8 +70,7 @@ class SiteRows:
 
     async def save_state(self, state: SyncState) -> None:
         main = self._shards.main
-        pairs = [part for pair in asdict(state).items() for part in pair]
-        await main.connection.command("HSET", main.keys.site(), *pairs)
+        await main.connection.command("HSET", main.keys.site(), *flattened(asdict(state)))
 
     async def state(self) -> SyncState | None:
         """None if no tracker has ever synced."""
@@ -136,25 +137,13 @@ class SiteRows:
 
     async def note_immune(self, history: Sequence[SiteRow]) -> None:
         """Adds to each row whether its user gets no hit-and-runs, by a rule of the user or of the group."""
-        main, ids = self._shards.main, list(dict.fromkeys(row["user_id"] for row in history))
-        groups = {each.group_id for each in await self._groups.all() if each.hnr_exempt} if ids else set()
-        immune: set[int] = set()
-        for some in in_parts(ids, ROWS_A_CALL):
-            passkeys = await self._shards.send(
-                [(main, ("HGET", main.keys.user(str(each)), "passkey")) for each in some], keep_errors=True
-            )
-            known = [
-                (user_id, passkey.decode())
-                for user_id, passkey in zip(some, passkeys, strict=True)
-                if isinstance(passkey, bytes) and passkey
-            ]
-            rows = await self._shards.send(
-                [(main, ("HMGET", main.keys.passkey(passkey), "group", "hnr_exempt")) for _, passkey in known],
-                keep_errors=True,
-            )
-            for (user_id, _), row in zip(known, rows, strict=True):
-                if isinstance(row, list) and (row[1] == b"1" or whole(row[0]) in groups):
-                    immune.add(user_id)
+        ids, immune = list(dict.fromkeys(row["user_id"] for row in history)), set[int]()
+        exempt = {each.group_id for each in await self._groups.all() if each.hnr_exempt} if ids else set()
+        for some in in_parts(ids, USERS_A_CALL):
+            found = await self._shards.main.scripts.read_users([1, "user_id group hnr_exempt", "passkey", *some])
+            for _, user_id, group, hnr_exempt, _ in filter(None, found):
+                if hnr_exempt == b"1" or whole(group) in exempt:
+                    immune.add(whole(user_id))
         for row in history:
             row["immune"] = row["user_id"] in immune
 
