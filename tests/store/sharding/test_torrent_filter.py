@@ -7,12 +7,13 @@ import pytest
 
 from tests.store.harness import info_hash
 from tracker.store.torrents.listing import TorrentFilter
-from tracker.store.torrents.records import Enabled, torrent_of
+from tracker.store.torrents.records import Enabled, StoredTorrent
 from tracker.store.torrents.torrents import Torrent
 
 
 def torrent(**fields: str) -> Torrent:
-    return torrent_of(info_hash(1), fields, b"1", None)
+    pairs = [text.encode() for pair in fields.items() for text in pair]
+    return StoredTorrent(info_hash(1), b"1", None, pairs).read()
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ async def test_an_id_that_a_site_gave_is_found_in_any_shard(store: Store) -> Non
     (torrent,) = await store.torrents.by_ids(["257"])
     assert torrent.info_hash == info_hash
     assert await store.scores.of(["257", "1"]) == [1.0, None]
-    assert await store.scores.reset(["257", "1"]) == 1
+    assert await store.torrents.add(info_hash, reset_score=True) == ("257", False)
 
 
 async def test_many_torrents_are_added_in_the_order_asked(store: Store) -> None:

@@ -269,12 +269,16 @@ async def test_a_cursor_beyond_the_end_returns_nothing(store: Store) -> None:
 # Large lists
 
 
-async def test_a_page_checks_a_bounded_number_of_names_and_continues(store: Store) -> None:
+async def test_a_page_checks_a_bounded_number_of_names_and_continues(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "NAMES_A_CALL", 3)
+    monkeypatch.setattr(search, "NAMES_A_PAGE", 9)
     await register(store, *(f"name {number:02}" for number in range(25)))
     await store.torrents.edit(info_hash(25), {"name": "the last"})
 
     def search_for(text: str) -> Search:
-        return Search(store.shards[0], text, names_a_call=3, names_a_page=9)
+        return Search(store.shards[0], text)
 
     assert await search_for("last").page(5, "") == ("n9", [])
     assert await search_for("last").page(5, "n9") == ("n18", [])

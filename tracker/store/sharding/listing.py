@@ -233,7 +233,8 @@ class Listing(ABC, Generic[_Filter, _Row]):
         )
         found: list[tuple[str, float | None]] = []
         for some in ids.values():
-            *scores, order = [_numbers(next(replies) or [None] * len(some)) for _ in names]
+            columns = [next(replies) or [None] * len(some) for _ in names]
+            *scores, order = [[None if score is None else float(score) for score in column] for column in columns]
             for place, id in enumerate(some):
                 if all(each.holds(column[place]) for each, column in zip(others, scores, strict=True)):
                     found.append((id.decode(), order[place]))
@@ -324,7 +325,3 @@ class _RankWalk:
             raise
         self._ranks_all = False
         return True
-
-
-def _numbers(scores: list[bytes | float | None]) -> list[float | None]:
-    return [None if score is None else float(score) for score in scores]

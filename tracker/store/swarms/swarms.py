@@ -7,6 +7,7 @@ of torrents in several shards are put together.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from operator import add
 from typing import Any, NamedTuple, cast
@@ -393,15 +394,17 @@ async def _pages(shard: Shard) -> AsyncIterator[list[InfoHash]]:
         yield [InfoHash(bytes.fromhex(text.decode())) for text in known if text]
 
 
+@dataclass(eq=False)
 class _ScrapeOfShards:
     """A scrape of torrents of several shards. Its outcome is complete when all parts have arrived. It leaves out the
     torrents of shards that are unavailable, unless all of them are; any other failure of a part fails all of it."""
 
-    def __init__(self, info_hashes: Sequence[InfoHash], parts: int, settle: Settle, context: Any) -> None:
-        self._info_hashes = info_hashes
-        self._missing = parts
-        self._settle = settle
-        self._context = context
+    _info_hashes: Sequence[InfoHash]
+    _missing: int
+    _settle: Settle
+    _context: Any
+
+    def __post_init__(self) -> None:
         self._files: Figures = {}
         self._failed: Refused | StoreUnavailable | None = None
         self._unavailable: StoreUnavailable | None = None

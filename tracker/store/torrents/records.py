@@ -116,7 +116,44 @@ class StoredTorrent(NamedTuple):
 
     def read(self) -> Torrent:
         fields = text_of(hash_of(self.fields))
-        return torrent_of(self.info_hash, fields, self.torrent_id, self.denied, self.score)
+
+        def number(name: str) -> int:
+            return whole(fields.get(name, "").encode())
+
+        def half(name: str) -> str:
+            found = info_hash_of(fields.get(name, "").encode())
+            return "" if found is None else found.hex()
+
+        looked_up = number("dht_at") or None
+        is_empty = number("seeders") + number("leechers") == 0
+        return Torrent(
+            info_hash=self.info_hash,
+            torrent_id=fields.get("tid") or (self.torrent_id or b"").decode("utf-8", "replace"),
+            registered=self.torrent_id is not None,
+            name=clean_text(fields.get("name", "")),
+            seeders=number("seeders"),
+            leechers=number("leechers"),
+            completions=number("snatches"),
+            announces=number("announces"),
+            enabled=fields.get("enabled") not in ("0", "pending"),
+            pending=fields.get("enabled") == "pending",
+            reason=clean_text(fields.get("reason", "")),
+            private=fields.get("private") == "1",
+            size=size_of(fields.get("size", "")),
+            labels=labels_of(fields.get("labels", "")),
+            added=number("added") or None,
+            empty_since=number("empty_since") or None if is_empty else None,
+            upload_multiplier=multipliers_of(fields.get("multi_up", "")),
+            download_multiplier=multipliers_of(fields.get("multi_dn", "")),
+            hybrid_of=half("hybrid_of"),
+            hybrid=half("hybrid"),
+            denied=clean_text(self.denied.decode("utf-8", "replace")) if self.denied is not None else None,
+            dht_seeds=number("dht_seeds") if looked_up else None,
+            dht_peers=number("dht_peers") if looked_up else None,
+            dht_at=looked_up,
+            score=None if self.score is None else float(self.score),
+            fields=fields,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,52 +198,6 @@ def hash_of(reply: list[bytes] | Exception) -> dict[bytes, bytes]:
 def text_of(row: Mapping[bytes, bytes]) -> dict[str, str]:
     """Returns the fields of a hash as text; invalid UTF-8 is replaced."""
     return {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in row.items()}
-
-
-def torrent_of(
-    info_hash: InfoHash,
-    fields: dict[str, str],
-    torrent_id: bytes | None,
-    denied: bytes | None,
-    score: bytes | None = None,
-) -> Torrent:
-    def number(name: str) -> int:
-        return whole(fields.get(name, "").encode())
-
-    def half(name: str) -> str:
-        found = info_hash_of(fields.get(name, "").encode())
-        return "" if found is None else found.hex()
-
-    looked_up = number("dht_at") or None
-    is_empty = number("seeders") + number("leechers") == 0
-    return Torrent(
-        info_hash=info_hash,
-        torrent_id=fields.get("tid") or (torrent_id or b"").decode("utf-8", "replace"),
-        registered=torrent_id is not None,
-        name=clean_text(fields.get("name", "")),
-        seeders=number("seeders"),
-        leechers=number("leechers"),
-        completions=number("snatches"),
-        announces=number("announces"),
-        enabled=fields.get("enabled") not in ("0", "pending"),
-        pending=fields.get("enabled") == "pending",
-        reason=clean_text(fields.get("reason", "")),
-        private=fields.get("private") == "1",
-        size=size_of(fields.get("size", "")),
-        labels=labels_of(fields.get("labels", "")),
-        added=number("added") or None,
-        empty_since=number("empty_since") or None if is_empty else None,
-        upload_multiplier=multipliers_of(fields.get("multi_up", "")),
-        download_multiplier=multipliers_of(fields.get("multi_dn", "")),
-        hybrid_of=half("hybrid_of"),
-        hybrid=half("hybrid"),
-        denied=clean_text(denied.decode("utf-8", "replace")) if denied is not None else None,
-        dht_seeds=number("dht_seeds") if looked_up else None,
-        dht_peers=number("dht_peers") if looked_up else None,
-        dht_at=looked_up,
-        score=None if score is None else float(score),
-        fields=fields,
-    )
 
 
 def size_of(text: str) -> int | None:

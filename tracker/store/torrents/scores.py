@@ -8,7 +8,7 @@ take the torrents with their old scores.
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
 from tracker.bittorrent import InfoHash
@@ -93,19 +93,20 @@ class ScorePlace:
     being_scored: bool
 
 
+@dataclass(eq=False)
 class Scores:
     """``clock`` returns epoch seconds. ``interval_seconds`` is the time between two scorings of a torrent, and
     ``history`` the number of history points kept for each torrent."""
 
-    def __init__(
-        self, shards: Shards, clock: Callable[[], float], *, interval_seconds: int, history: int = HISTORY_POINTS
-    ) -> None:
-        self._shards = shards
-        self._clock = clock
-        self._interval = interval_seconds
-        self._history = history
+    _shards: Shards
+    _clock: Callable[[], float]
+    _: KW_ONLY
+    interval_seconds: int
+    history: int = HISTORY_POINTS
+
+    def __post_init__(self) -> None:
         self._next = 0
-        self._extra_by_waiting = dict.fromkeys(shards, False)
+        self._extra_by_waiting = dict.fromkeys(self._shards, False)
 
     async def take(self, count: int) -> list[Taken]:
         """Takes at most ``count`` due torrents of one shard: half by score times time waited, half by time waited
@@ -139,7 +140,7 @@ class Scores:
 
     async def _take(self, shard: Shard, count: int, by_waiting: int, torrent_id: str) -> Any:
         seed = random.getrandbits(31)
-        argv: list[Argument] = [self._now(), self._interval, LEASE_SECONDS, count, by_waiting, seed, torrent_id]
+        argv: list[Argument] = [self._now(), self.interval_seconds, LEASE_SECONDS, count, by_waiting, seed, torrent_id]
         return await shard.scripts.take(argv)
 
     async def finish(self, results: Sequence[Scored]) -> Finished:
@@ -154,7 +155,7 @@ class Scores:
         await self._end([(torrent, "back", None) for torrent in taken])
 
     async def _end(self, results: Sequence[tuple[Taken, str, int | None]]) -> Finished:
-        head = (self._now(), COUNTED_ONCE_IN_SECONDS, self._history)
+        head = (self._now(), COUNTED_ONCE_IN_SECONDS, self.history)
         parts = self._shards.by_shard(results, lambda result: result[0].info_hash)
         found = await asyncio.gather(
             *(
@@ -165,14 +166,7 @@ class Scores:
         void = tuple(torrent_id.decode() for _, ids in found for torrent_id in ids)
         return Finished(sum(counted for counted, _ in found), void)
 
-    async def reset(self, torrent_ids: Sequence[str]) -> int:
-        """Resets scores to 1, also of torrents outside the ranking. Returns how many of the torrents exist."""
-        parts = await self._shards.parts_of_torrents(list(dict.fromkeys(torrent_ids)))
-        argv = {shard: [str(self._now()), *ids] for shard, ids in parts.items()}
-        return sum((await self._shards.run(lambda shard: shard.scripts.reset_score, argv)).values())
-
     async def count(self) -> int:
-        """Returns the number of torrents in the ranking."""
         return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.index("score")))).values())
 
     async def top(self, count: int, offset: int = 0) -> list[tuple[str, float]]:
@@ -191,7 +185,7 @@ class Scores:
             for torrent_id, score in zip(ids, scores, strict=True)
             if score is not None
         }
-        return [by_id.get(torrent_id) for torrent_id in torrent_ids]
+        return list(map(by_id.get, torrent_ids))
 
     async def page_by_seeders(self, cursor: str, count: int) -> tuple[str, list[tuple[str, float]]]:
         """Returns (next cursor, about ``count`` torrent ids with seeders), unordered. Cursor "0" begins and ends."""
@@ -228,10 +222,11 @@ class Scores:
             ]
         )
         others = sum(higher for shard, (_, higher) in sizes.items() if shard is not own)
-        last = now if processed is None else _time(processed)
+        # A site may have written the time, so it may be negative or infinite.
+        last = now if processed is None else int(max(0.0, min(float(processed), 2.0**53)))
         being_scored = lease is not None and float(lease) > now
         total = sum(size for size, _ in sizes.values())
-        return ScorePlace(int(rank) + others, total, last, last + self._interval, being_scored)
+        return ScorePlace(int(rank) + others, total, last, last + self.interval_seconds, being_scored)
 
     async def lag(self) -> Lag:
         lags = [self._lag_of(replies) for replies in (await self._shards.several(self._lag_commands)).values()]
@@ -246,9 +241,9 @@ class Scores:
         now, times, leases = self._now(), shard.keys.processed(), shard.keys.leases("torrents")
         return [
             ("ZCARD", shard.keys.index("score")),
-            ("ZCOUNT", times, "-inf", now - self._interval),
+            ("ZCOUNT", times, "-inf", now - self.interval_seconds),
             ("ZCOUNT", leases, f"({now}", "+inf"),
-            ("ZCOUNT", times, "-inf", now - 2 * self._interval - 1),
+            ("ZCOUNT", times, "-inf", now - 2 * self.interval_seconds - 1),
             ("ZRANGE", times, 0, 0, "WITHSCORES"),
         ]
 
@@ -263,11 +258,6 @@ class Scores:
 
     def _now(self) -> int:
         return int(self._clock())
-
-
-def _time(score: Any) -> int:
-    """Reads a time. A site may have written it, so it may be negative or infinite."""
-    return int(max(0.0, min(float(score), 2.0**53)))
 
 
 def _result(taken: Taken, score: str, elsewhere: int | None) -> list[Argument]:

@@ -67,10 +67,10 @@ async def search_shards(shards: Shards, text: str, count: int, cursor: str) -> t
 
 async def _search_in(shards: Shards, shard: Shard, text: str, count: int, cursor: str) -> tuple[str, list[InfoHash]]:
     """The next cursor and the results of one shard; none while it is unavailable."""
-    first = first_byte(text)
-    of_another = first is not None and first % len(shards) != shard.number
+    digits = _digits_of(text)
+    may_have_hashes = len(digits) < 2 or int(digits[:2], 16) % len(shards) == shard.number
     try:
-        return await Search(shard, text, hashes=not of_another).page(count, cursor)
+        return await Search(shard, text, hashes=may_have_hashes).page(count, cursor)
     except StoreUnavailable as error:
         shards.leave_out([shard.number], error)
         return "", []
@@ -90,17 +90,7 @@ def _fitting(shards: Sequence[Shard], names: Mapping[Shard, int]) -> list[Shard]
 class Search:
     """The search for one text in one shard. ``hashes``: also for info hashes that begin with it."""
 
-    def __init__(
-        self,
-        shard: Shard,
-        text: str,
-        *,
-        hashes: bool = True,
-        names_a_call: int = NAMES_A_CALL,
-        names_a_page: int = NAMES_A_PAGE,
-    ) -> None:
-        self._names_a_call = names_a_call
-        self._names_a_page = names_a_page
+    def __init__(self, shard: Shard, text: str, *, hashes: bool = True) -> None:
         self._connection = shard.connection
         self._scripts = shard.scripts
         self._keys = shard.keys
@@ -112,8 +102,15 @@ class Search:
 
         Raises ClientError for an invalid cursor.
         """
-        phases = self._phases()
-        name, position = _read(cursor) if cursor else (next(iter(phases)), 0)
+        phases: dict[str, Phase] = {"n": self._names}  # the more likely one first
+        if len(self._digits) >= SURE_DIGITS:
+            phases = {"h": self._hashes, "n": self._names}
+        elif self._digits:
+            phases["h"] = self._hashes
+        match = _CURSOR.fullmatch(cursor or f"{next(iter(phases))}0")
+        if not match:
+            raise ClientError("invalid cursor")
+        name, position = match[1], int(match[2])
         if name not in phases:
             raise ClientError("this cursor belongs to another search")
         found: list[InfoHash] = []
@@ -125,20 +122,12 @@ class Search:
             position = 0
         return "", found
 
-    def _phases(self) -> dict[str, Phase]:
-        """Returns the searches by name and by info hash, the more likely one first."""
-        if not self._digits:
-            return {"n": self._names}
-        if len(self._digits) < SURE_DIGITS:
-            return {"n": self._names, "h": self._hashes}
-        return {"h": self._hashes, "n": self._names}
-
     async def _names(self, position: int, wanted: int) -> tuple[int, list[InfoHash]]:
         found: list[InfoHash] = []
-        stop = position + self._names_a_page
+        stop = position + NAMES_A_PAGE
         while len(found) < wanted and position != END and position < stop:
             left = wanted - len(found)
-            walk: list[Argument] = ["name", 0, position, self._names_a_call, left]
+            walk: list[Argument] = ["name", 0, position, NAMES_A_CALL, left]
             position, more = await self._scripts.list_torrents([*walk, "", "", "", self._part, self._digits])
             found += (InfoHash(bytes.fromhex(info_hash.decode())) for info_hash in more[::3])
         return position, found
@@ -170,20 +159,7 @@ class Search:
         return int(first), int(end)
 
 
-def first_byte(text: str) -> int | None:
-    """The first byte of all info hashes that begin with a text; None if it may be any."""
-    digits = _digits_of(text)
-    return int(digits[:2], 16) if len(digits) > 1 else None
-
-
 def _digits_of(text: str) -> str:
     """The text as the beginning of an info hash; empty if none begins so."""
     digits = text.strip().lower()
     return digits if _HEX.fullmatch(digits) else ""
-
-
-def _read(cursor: str) -> tuple[str, int]:
-    match = _CURSOR.fullmatch(cursor)
-    if not match:
-        raise ClientError("invalid cursor")
-    return match[1], int(match[2])

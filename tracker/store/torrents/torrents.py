@@ -11,7 +11,7 @@ import orjson
 from tracker.bittorrent import InfoHash, PeerId, info_hash_of
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.names import clean_text, fold_name
-from tracker.store.client.pipe import Argument
+from tracker.store.client.pipe import Argument, flattened
 from tracker.store.schema.lenient_numbers import ranked, score
 from tracker.store.schema.multipliers import RuleChange, checked_multipliers, has_changed
 from tracker.store.sharding.ranking import top_of
@@ -100,8 +100,7 @@ class Torrents:
             edited = await shard.connection.command("EXISTS", shard.keys.info_hash(info_hash))
         else:
             name = (1, fold_name(row["name"])) if "name" in row else (0, "")
-            pairs = (part for pair in row.items() for part in pair)
-            edited = await shard.scripts.edit([info_hash.hex(), *name, *pairs])
+            edited = await shard.scripts.edit([info_hash.hex(), *name, *flattened(row)])
         if not edited:
             raise ClientError("unknown torrent")
         if row:
@@ -241,7 +240,7 @@ class Torrents:
         """The same as they are stored."""
         found: list[StoredTorrent | None] = []
         for some in in_parts(info_hashes, self._read_at_once):
-            parts = self._shards.by_shard(some, _itself)
+            parts = self._shards.by_shard(some, InfoHash)
             rows = await self._rows({shard: [each.hex() for each in part] for shard, part in parts.items()})
             if len(rows) < len(parts):
                 raise StoreUnavailable("a shard that has some of the torrents is unavailable")
@@ -267,17 +266,13 @@ class Torrents:
 
     async def unregistered(self, info_hashes: Sequence[InfoHash]) -> list[InfoHash]:
         """Returns those of ``info_hashes`` that are not registered, in order."""
-        parts = self._shards.by_shard(info_hashes, _itself)
-        replies = await self._shards.send(
-            [(shard, ("MGET", *map(shard.keys.info_hash, part))) for shard, part in parts.items()]
-        )
-        known = {
-            info_hash
-            for part, ids in zip(parts.values(), replies, strict=True)
-            for info_hash, found in zip(part, ids, strict=True)
-            if found is not None
-        }
-        return [info_hash for info_hash in info_hashes if info_hash not in known]
+
+        async def ids_in(shard: Shard, part: list[InfoHash]) -> list[bytes | None]:
+            found: list[bytes | None] = await shard.connection.command("MGET", *map(shard.keys.info_hash, part))
+            return found
+
+        ids = await self._shards.split(info_hashes, InfoHash, ids_in)
+        return [info_hash for info_hash, found in zip(info_hashes, ids, strict=True) if found is None]
 
     async def history_entries(self, torrents: Sequence[Torrent]) -> list[list[bytes]]:
         """Returns the stored history of several torrents, in order; work/demand.py averages it."""
@@ -335,18 +330,23 @@ class Torrents:
         A denial that a site writes (`SET t:deny:…`) applies at once. It is listed after the next sweep of its torrent
         or after `Maintenance.reindex`. A denial that a site deleted is left out.
         """
-        listed = listed_denials(await top_of(self._shards, lambda shard: shard.keys.denied(), count, offset))
+        pairs = await top_of(self._shards, lambda shard: shard.keys.denied(), count, offset)
+        listed = [(each, since) for text, since in pairs if (each := info_hash_of(text.encode())) is not None]
         reasons = await self._shards.send(
             [(shard := self._shards.of(each), ("MGET", shard.keys.deny(each))) for each, _ in listed]
         )
-        found, gone = denials_of(listed, [reason for (reason,) in reasons])
-        for shard, part in self._shards.by_shard(gone, _itself).items():
+        found, gone = list[Denial](), list[InfoHash]()
+        for (each, since), (reason,) in zip(listed, reasons, strict=True):
+            if reason is None:
+                gone.append(each)
+            else:
+                found.append(Denial(each, clean_text(reason.decode("utf-8", "replace")), score(since)))
+        for shard, part in self._shards.by_shard(gone, InfoHash).items():
             rows = [Unlisted(info_hash.hex(), "", b"", b"", True) for info_hash in part]
             await list_torrents(shard.scripts, int(self._clock()), rows)
         return found
 
     async def denial_count(self) -> int:
-        """Returns the number of listed denials."""
         return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.denied()))).values())
 
     async def search(self, text: str, count: int = 100, cursor: str = "") -> tuple[str, list[Torrent]]:
@@ -361,35 +361,12 @@ class Torrents:
         return after, await self.get_all(found)
 
 
-def _itself(info_hash: InfoHash) -> InfoHash:
-    return info_hash
-
-
 def existing(torrents: Iterable[StoredTorrent | None]) -> list[StoredTorrent]:
     return [
         each
         for each in torrents
         if each is not None and (each.fields or each.torrent_id is not None or each.denied is not None)
     ]
-
-
-def listed_denials(pairs: Sequence[tuple[str, float]]) -> list[tuple[InfoHash, int]]:
-    """(info hash, time) of entries of the list; invalid ones are left out."""
-    found = ((info_hash_of(text.encode()), score(since)) for text, since in pairs)
-    return [(info_hash, since) for info_hash, since in found if info_hash is not None]
-
-
-def denials_of(
-    listed: Sequence[tuple[InfoHash, int]], reasons: Sequence[bytes | None]
-) -> tuple[list[Denial], list[InfoHash]]:
-    """The denials, and the listed ones that do not exist: they have no reason."""
-    both = list(zip(listed, reasons, strict=True))
-    found = [
-        Denial(each, clean_text(why.decode("utf-8", "replace")), since)
-        for (each, since), why in both
-        if why is not None
-    ]
-    return found, [each for (each, _), why in both if why is None]
 
 
 def checked_fields(fields: Mapping[str, str]) -> dict[str, str]:
@@ -418,27 +395,20 @@ def is_torrent_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def checked_torrent(fields: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns (snatches and id of a new torrent, each '' if it is not given; the other fields as stored) of a torrent
-    to add. Raises ClientError as ``checked_fields`` does."""
-    snatches, torrent_id = fields.get("snatches", ""), fields.get("torrent_id", "")
-    if snatches and not _COUNT.fullmatch(snatches):
-        raise ClientError("snatches is a whole number of at most 15 digits")
-    if torrent_id and not is_torrent_id(torrent_id):
-        raise ClientError("a torrent id is a number from 1 on of at most 14 digits")
-    others = ("snatches", "torrent_id", "kept")
-    row = checked_fields({name: value for name, value in fields.items() if name not in others})
-    return {"snatches": snatches, "id": torrent_id}, row
-
-
 def _packed(info_hash: InfoHash, fields: Mapping[str, str]) -> bytes | ClientError:
     """The argument for one torrent, as add.lua reads it; or why its fields are invalid."""
+    others = dict(fields)
+    snatches, torrent_id, kept = (others.pop(name, "") for name in ("snatches", "torrent_id", "kept"))
+    if snatches and not _COUNT.fullmatch(snatches):
+        return ClientError("snatches is a whole number of at most 15 digits")
+    if torrent_id and not is_torrent_id(torrent_id):
+        return ClientError("a torrent id is a number from 1 on of at most 14 digits")
     try:
-        of_new, row = checked_torrent(fields)
+        row = checked_fields(others)
     except ClientError as error:
         return error
-    kept = fields.get("kept", "").split()
-    torrent = {"info_hash": info_hash.hex(), "fields": row, "kept": kept, **of_new}
+    own = {"snatches": snatches, "id": torrent_id, "kept": kept.split()}
+    torrent = {"info_hash": info_hash.hex(), "fields": row, **own}
     if "name" in row:
         torrent["folded"] = fold_name(row["name"])
     return orjson.dumps(torrent)
