@@ -1,8 +1,8 @@
 -- counts.lua: counts of a torrent as numbers.
 
 -- Stored counts by their text; false for text that is not a number, because another program wrote it. It counts as 0
--- until the sweep recounts the swarm. Short ones are kept: a look is cheaper than reading a number. They stay few, as what
--- scripts keep must fit into the caches of the CPU.
+-- until the sweep recounts the swarm. Short ones are kept: a look is cheaper than reading a number. They are few, as
+-- what scripts keep must fit into the caches of the CPU.
 local count_of = setmetatable({ [false] = false }, { __index = function(known, digits)
   local number = tonumber(digits or '')
   number = number and number >= 0 and number < 1e15 and number % 1 == 0 and number or false

@@ -8,23 +8,23 @@ local sharded = string.find(P, ':{%d+%l+}:$') -- the user's sums on the main sto
 --@ include lib/numbers.lua
 COUNTER_MAX, MAX_COUNT = '9007199254740991', MAX_EXACT
 
--- Adds to a key that exists. The torrent may have been deleted meanwhile, and the user too.
-local function count(kind, name, number)
+-- Adds to a user or torrent that exists; it may have been deleted meanwhile. Returns whether it does. Nearly always the
+-- field is there, which saves a look.
+local function add_to(kind, name, number)
   local uid = kind == 'u' and redis.pcall('HGET', P .. 'user:' .. name, 'user_id')
-  if kind == 'u' and type(uid) ~= 'string' then return 0 end
-  local key = P .. (uid and 'u:' .. uid or 't:' .. name)
+  if kind == 'u' and type(uid) ~= 'string' then return false end
+  local key = uid and P .. 'u:' .. uid or P .. 't:' .. name
   local sum = add_bounded(key, 'announces', number)
-  -- The field was not there: neither may the key have been, or the torrent without its id.
   if sum == tonumber(number) and (uid and redis.call('HLEN', key) == 1
       or not uid and redis.call('HEXISTS', key, 'tid') == 0) then
     redis.call('HDEL', key, 'announces')
-    return 0
+    return false
   end
-  if uid and sum and sharded then redis.pcall('SADD', P .. 'changed', uid) end
-  return sum and 1 or 0
+  if uid and sharded then redis.pcall('SADD', P .. 'changed', uid) end
+  return sum ~= nil
 end
 
 for i = 1, #ARGV, 2 do
-  found = found + count(string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2), ARGV[i + 1])
+  if add_to(string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2), ARGV[i + 1]) then found = found + 1 end
 end
 return found
