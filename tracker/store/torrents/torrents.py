@@ -395,23 +395,25 @@ def is_torrent_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def _packed(info_hash: InfoHash, fields: Mapping[str, str]) -> bytes | ClientError:
-    """The argument for one torrent, as add.lua reads it; or why its fields are invalid."""
+def checked_torrent(fields: Mapping[str, str]) -> dict[str, Any]:
+    """A torrent to add, as add.lua reads it, but without the info hash. Raises ClientError as ``checked_fields``
+    does."""
     others = dict(fields)
     snatches, torrent_id, kept = (others.pop(name, "") for name in ("snatches", "torrent_id", "kept"))
     if snatches and not _COUNT.fullmatch(snatches):
-        return ClientError("snatches is a whole number of at most 15 digits")
+        raise ClientError("snatches is a whole number of at most 15 digits")
     if torrent_id and not is_torrent_id(torrent_id):
-        return ClientError("a torrent id is a number from 1 on of at most 14 digits")
+        raise ClientError("a torrent id is a number from 1 on of at most 14 digits")
+    row = checked_fields(others)
+    folded = {"folded": fold_name(row["name"])} if "name" in row else {}
+    return {"fields": row, "snatches": snatches, "id": torrent_id, "kept": kept.split(), **folded}
+
+
+def _packed(info_hash: InfoHash, fields: Mapping[str, str]) -> bytes | ClientError:
     try:
-        row = checked_fields(others)
+        return orjson.dumps({"info_hash": info_hash.hex(), **checked_torrent(fields)})
     except ClientError as error:
         return error
-    own = {"snatches": snatches, "id": torrent_id, "kept": kept.split()}
-    torrent = {"info_hash": info_hash.hex(), "fields": row, **own}
-    if "name" in row:
-        torrent["folded"] = fold_name(row["name"])
-    return orjson.dumps(torrent)
 
 
 def _outcome(answer: list[Any] | bytes | None) -> tuple[str, bool] | ClientError:
