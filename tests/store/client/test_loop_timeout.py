@@ -9,7 +9,7 @@ from redis import Redis
 from tests.store.fakes import silent_server
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection, connect
-from tracker.store.client.loop_timeout import loop_timeout
+from tracker.store.client.pipe import loop_timeout
 
 SECONDS = 0.2
 BUSY_SECONDS = 60.0

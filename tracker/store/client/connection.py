@@ -22,9 +22,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, RedisError, ResponseError
 
 from tracker.errors import StartupError, StoreUnavailable
-from tracker.store.client.loop_timeout import loop_timeout
 from tracker.store.client.node_states import NodeState
-from tracker.store.client.pipe import Argument
+from tracker.store.client.pipe import Argument, loop_timeout
 from tracker.store.client.reply_errors import DEMOTED, NO_REPLY, is_refusal, refused_writes
 from tracker.store.client.sentinel import MasterPool, SentinelReply, open_pool
 from tracker.store.client.server import MAX_CALLS, OnRoundTrip, Server

@@ -7,7 +7,8 @@ dozen announces.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, TypeVar, cast
 
@@ -21,6 +22,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 TIMEOUT_PARTS = 8
 """The timeout is counted in ticks of this part of it. A busy event loop delays ticks, and sockets are read between
 two of them: time in which this process read no replies does not count."""
+_TIMERS = 64
+"""``loop_timeout`` consists of this many timers, one after another; sockets are read between them. A late timer counts
+once. Opening a socket with its sign-in takes a dozen turns of the event loop, each of which may be slow."""
 NO_REPLY = object()
 
 Argument = str | bytes | int | float
@@ -203,6 +207,31 @@ class RedisPipe(Socket):
             self._timer.cancel()
             self._timer = None
         self._report()
+
+
+@asynccontextmanager
+async def loop_timeout(seconds: float) -> AsyncIterator[None]:
+    """As ``asyncio.timeout``: raises TimeoutError after ``seconds`` in which the event loop ran.
+
+    A timer of asyncio is late when the event loop was busy, and fires before the sockets are read. After a second spent
+    on a flood, every call would time out although its reply waits in the socket.
+    """
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
+    async with asyncio.timeout(None) as limit:
+
+        def wait(parts: int) -> None:
+            nonlocal timer
+            if parts:
+                timer = loop.call_later(seconds / _TIMERS, wait, parts - 1)
+            else:
+                limit.reschedule(loop.time())
+
+        wait(_TIMERS)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 async def open_stream(client: Redis) -> asyncio.StreamWriter:

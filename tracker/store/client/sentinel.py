@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
-from tracker.store.client.loop_timeout import loop_timeout
+from tracker.store.client.pipe import loop_timeout
 from tracker.store.client.url import Address, SentinelUrl
 
 _LAST_REPLIES_SECONDS = 0.1

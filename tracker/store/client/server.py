@@ -14,8 +14,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.loop_timeout import loop_timeout
-from tracker.store.client.pipe import Argument, RedisPipe, RoundTrip, Socket, open_stream
+from tracker.store.client.pipe import Argument, RedisPipe, RoundTrip, Socket, loop_timeout, open_stream
 from tracker.store.client.reply_errors import NO_REPLY, outcome_of
 from tracker.store.client.sentinel import MasterPool
 from tracker.store.client.subscription import Subscription

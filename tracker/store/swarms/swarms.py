@@ -89,28 +89,18 @@ class Swarms(Part):
     ) -> None:
         super().__init__(shard, clock)
         connection, scripts = shard.connection, shard.scripts
+        announcing, scraping = senders
         self._add = add
         self._reaping = reaping
-        self._codec = AnnounceCodec(rules, clock, add, reaping.acknowledged.recent, follow)
+        self._codec = codec = AnnounceCodec(rules, clock, add, reaping.acknowledged.recent, follow)
         self._rules = rules
         self._bring = partial(bring, shard)
         self.announces = Batches(
-            connection,
-            scripts.announce,
-            self._codec.encode,
-            self._codec.decode,
-            self._call_announce,
-            self._complete,
-            senders[0],
+            connection, scripts.announce, codec.encode, codec.decode, self._call_announce, self._complete, announcing
         )
+        run = partial(self._run, scripts.scrape)
         self.scrapes = Batches(
-            connection,
-            scripts.scrape,
-            self._encode_scrapes,
-            _decode_scrapes,
-            partial(self._run, scripts.scrape),
-            self._complete_scrapes,
-            senders[1],
+            connection, scripts.scrape, self._encode_scrapes, _decode_scrapes, run, self._complete_scrapes, scraping
         )
         self._unanswered = Unanswered(self._query, connection.until_available)
 

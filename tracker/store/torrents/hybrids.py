@@ -37,13 +37,11 @@ class Hybrids:
         if not await self._set(v1, _OF_V1, v2):
             raise ClientError(V1_IS_UNREGISTERED)
         try:
-            linked = await self._set(v2, _OF_V2, v1)
+            if not await self._set(v2, _OF_V2, v1):
+                raise ClientError("unknown torrent")
         except ClientError:
             await self._unset(v1, v2.hex())
             raise
-        if not linked:
-            await self._unset(v1, v2.hex())
-            raise ClientError("unknown torrent")
 
     async def check(self, v2: InfoHash, v1: InfoHash) -> None:
         """Raises Conflict as ``link`` does."""

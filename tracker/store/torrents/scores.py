@@ -9,11 +9,13 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain
 from typing import Annotated, Any
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument
+from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import Field
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards
@@ -229,32 +231,26 @@ class Scores:
         return ScorePlace(int(rank) + others, total, last, last + self.interval_seconds, being_scored)
 
     async def lag(self) -> Lag:
-        lags = [self._lag_of(replies) for replies in (await self._shards.several(self._lag_commands)).values()]
-        return Lag(
-            sum(each.count for each in lags),
-            sum(each.waiting for each in lags),
-            sum(each.late for each in lags),
-            max(each.longest_seconds for each in lags),
-        )
+        now = self._now()
 
-    def _lag_commands(self, shard: Shard) -> list[tuple[Argument, ...]]:
-        now, times, leases = self._now(), shard.keys.processed(), shard.keys.leases("torrents")
-        return [
-            ("ZCARD", shard.keys.index("score")),
-            ("ZCOUNT", times, "-inf", now - self.interval_seconds),
-            ("ZCOUNT", leases, f"({now}", "+inf"),
-            ("ZCOUNT", times, "-inf", now - 2 * self.interval_seconds - 1),
-            ("ZRANGE", times, 0, 0, "WITHSCORES"),
-        ]
+        def commands(shard: Shard) -> list[tuple[Argument, ...]]:
+            times, leases = shard.keys.processed(), shard.keys.leases("torrents")
+            return [
+                ("ZCARD", shard.keys.index("score")),
+                ("ZCOUNT", times, "-inf", now - self.interval_seconds),
+                ("ZCOUNT", leases, f"({now}", "+inf"),
+                ("ZCOUNT", times, "-inf", now - 2 * self.interval_seconds - 1),
+                ("ZRANGE", times, 0, 0, "WITHSCORES"),
+            ]
 
-    def _lag_of(self, replies: Sequence[Any]) -> Lag:
-        """The Lag of the replies to ``_lag_commands``."""
-        for reply in replies:
+        rows = (await self._shards.several(commands)).values()
+        for reply in chain.from_iterable(rows):
             if isinstance(reply, Exception):
                 raise reply
-        count, due, leased, late, first = replies
-        max_seconds = self._now() - float(first[1]) if first else 0.0
-        return Lag(count, max(0, due - leased), late, max(0.0, max_seconds))
+        counts, due, leased, late, first = zip(*rows, strict=True)
+        waiting = sum(max(0, number - taken) for number, taken in zip(due, leased, strict=True))
+        longest = max((now - float(row[1]) for row in first if row), default=0.0)
+        return Lag(sum(counts), waiting, sum(late), max(0.0, longest))
 
     def _now(self) -> int:
         return int(self._clock())
@@ -272,14 +268,9 @@ def _taken(row: list[Any]) -> Taken:
         token=token.decode(),
         info_hash=InfoHash(bytes.fromhex(info_hash.decode())),
         score=float(score),
-        seeders=_number(seeders),
-        leechers=_number(leechers),
-        new=_number(new),
+        seeders=whole(seeders),
+        leechers=whole(leechers),
+        new=whole(new),
         waited_seconds=float(waited),
-        elsewhere=_number(elsewhere),
+        elsewhere=whole(elsewhere),
     )
-
-
-def _number(text: bytes) -> int:
-    """Reads a whole number. A site may have written it: 0 if it is invalid or longer than 16 digits."""
-    return int(text) if text.isdigit() and len(text) <= 16 else 0
