@@ -85,10 +85,8 @@ _DEFAULTS = StoreOptions()
 
 
 class Store(UserParts):
-    """Everything under one key prefix.
-
-    ``clock`` returns epoch seconds, ``timer`` monotonic seconds. ``tap`` receives what Counters counts every second.
-    """
+    """Everything under one key prefix. ``clock`` returns epoch seconds, ``timer`` monotonic seconds. ``tap`` receives
+    what Counters counts every second."""
 
     def __init__(
         self,

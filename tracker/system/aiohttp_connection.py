@@ -132,11 +132,9 @@ class GuardedConnection(RequestHandler):
 
 
 class ProxiedConnection(GuardedConnection):
-    """One whose client may be named by the PROXY header of a trusted proxy.
-
-    ``address`` is that of the other end, or of the client that the header names; ``trusted``: it is a trusted proxy.
-    PROXY headers are required where ``_preface`` is not None at first, and not expected elsewhere.
-    """
+    """One whose client may be named by the PROXY header of a trusted proxy. ``address`` is that of the other end, or of
+    the client that the header names; ``trusted``: it is a trusted proxy. PROXY headers are required where ``_preface``
+    is not None at first, and not expected elsewhere."""
 
     __slots__ = ("_preface", "address", "named", "trusted")
 
@@ -181,10 +179,8 @@ class ProxiedConnection(GuardedConnection):
 
 def peer_of(transport: asyncio.BaseTransport, proxies: TrustedNetworks | None) -> tuple[Address, bool]:
     """The packed address of the other end (NO_ADDRESS on a unix socket), and whether it is a trusted proxy. ``proxies``
-    is None where none is trusted.
-
-    A disconnected TCP client has no peername either, so a missing address alone does not mean trust.
-    """
+    is None where none is trusted. A disconnected TCP client has no peername either, so a missing address alone does not
+    mean trust."""
     peer = transport.get_extra_info("peername")
     if isinstance(peer, tuple):
         if len(peer) == 2:  # (host, port) of IPv4

@@ -79,10 +79,8 @@ class DatagramSocket:
 
 
 def reply_control(ancillary: Ancillary) -> Ancillary:
-    """The control messages that send a reply from the address that a datagram was sent to; empty if unknown.
-
-    Otherwise a socket bound to all addresses of a host with several answers from the wrong one, and clients drop that.
-    """
+    """The control messages that send a reply from the address that a datagram was sent to; empty if unknown. Otherwise
+    a socket bound to all addresses of a host with several answers from the wrong one, and clients drop that."""
     for level, kind, data in ancillary:
         if level == socket.IPPROTO_IP and kind == _IP_PKTINFO and len(data) >= _PKTINFO4.size:
             source = _PKTINFO4.unpack_from(data)[1]
@@ -97,10 +95,8 @@ async def open_datagram_sockets(
     listen: Sequence[str], receive_buffer: int, processes: int = 1
 ) -> list[list[DatagramSocket]]:
     """Opens all addresses (``host:port``, ``[ipv6]:port``) once for each process; raises StartupError and opens none.
-
     Returns the sockets of each process. On a system without IPv6, IPv6 addresses are skipped with a warning.
-    ``receive_buffer`` is asked for in bytes; the system may grant less.
-    """
+    ``receive_buffer`` is asked for in bytes; the system may grant less."""
     groups: list[list[DatagramSocket]] = []
 
     def open_group(family: int, address: Any) -> None:

@@ -23,11 +23,8 @@ def new_event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @asynccontextmanager
 async def running(*loops: Loop) -> AsyncIterator[None]:
-    """Runs coroutines until the block is left.
-
-    If one fails, all are cancelled, and so is the block: a partly running tracker would go unnoticed. A single error is
-    raised as itself, several as a group.
-    """
+    """Runs coroutines until the block is left. If one fails, all are cancelled, and so is the block: a partly running
+    tracker would go unnoticed. A single error is raised as itself, several as a group."""
     others = asyncio.all_tasks()
     try:
         async with asyncio.TaskGroup() as group:

@@ -46,10 +46,8 @@ log = Logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A bound, listening socket; ``address`` is written as in the settings, with the real port.
-
-    A unix socket without a ``path`` is a copy: its file belongs to the process that opened it.
-    """
+    """A bound, listening socket; ``address`` is written as in the settings, with the real port. A unix socket without a
+    ``path`` is a copy: its file belongs to the process that opened it."""
 
     socket: socket.socket
     address: str
@@ -77,10 +75,8 @@ class Listener:
 
     def defer_accept(self, seconds: int = 1) -> bool:
         """Asks the system to hold back a connection until it has sent something, for about a second at most. Returns
-        whether the system does that.
-
-        0 ends it. Connections that the system holds back arrive with their request, or within a second.
-        """
+        whether the system does that. 0 ends it. Connections that the system holds back arrive with their request, or
+        within a second."""
         if self.is_unix or _TCP_DEFER_ACCEPT is None:
             return False
         try:
@@ -102,10 +98,8 @@ class Listener:
         return any(local.endswith(port) and state == _SYN_RECEIVED for _, local, _, state, *_ in rows)
 
     async def accept(self, server: Callable[[], asyncio.Protocol]) -> asyncio.Server:
-        """Passes connections to protocols made by ``server``, until the returned server is closed.
-
-        The socket still listens then and can be used again; the file of a unix socket stays.
-        """
+        """Passes connections to protocols made by ``server``, until the returned server is closed. The socket still
+        listens then and can be used again; the file of a unix socket stays."""
         loop, sock = asyncio.get_running_loop(), self.socket.dup()
         options: Mapping[str, Any] = {"sock": sock, "backlog": self.backlog, "start_serving": False}
         if self.is_unix:
@@ -127,10 +121,8 @@ class Listener:
 
 
 async def open_listeners(listen: Sequence[str], backlog: int = BACKLOG) -> list[Listener]:
-    """Opens all addresses (``host:port``, ``[ipv6]:port``, ``unix:/path``), or raises StartupError and opens none.
-
-    On a system without IPv6, IPv6 addresses are skipped with a warning, as long as one address works.
-    """
+    """Opens all addresses (``host:port``, ``[ipv6]:port``, ``unix:/path``), or raises StartupError and opens none. On a
+    system without IPv6, IPv6 addresses are skipped with a warning, as long as one address works."""
     listeners: list[Listener] = []
 
     def listen_on(family: int, address: Any) -> None:
@@ -155,10 +147,8 @@ async def open_listeners(listen: Sequence[str], backlog: int = BACKLOG) -> list[
 
 
 async def bind_all(text: str, kind: int, bind: Callable[[int, Any], None]) -> None:
-    """Calls ``bind`` with the family and address of each address that ``host:port`` stands for. Raises StartupError.
-
-    On a system without IPv6, IPv6 addresses are skipped with a warning.
-    """
+    """Calls ``bind`` with the family and address of each address that ``host:port`` stands for. Raises StartupError. On
+    a system without IPv6, IPv6 addresses are skipped with a warning."""
     host, port = split_address(text)
     with _errors_explained(f"{text} (UDP)" if kind == socket.SOCK_DGRAM else text):
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)

@@ -44,10 +44,8 @@ class Choices(Protocol):
 
 def configure(choices: Choices, stream: IO[str] | None = None) -> "Writer":
     """Sends all logs of this process to ``stream`` (default: standard error); replaces an earlier configuration.
-
     ``choices.format`` ``auto`` means human in a terminal and JSON elsewhere. Waiting lines are written at the end of
-    the process, or by ``Writer.close``.
-    """
+    the process, or by ``Writer.close``."""
     stream = sys.stderr if stream is None else stream
     human = choices.format == "human" or (choices.format == "auto" and stream.isatty())
     level = logging.getLevelNamesMapping()[choices.level.upper()]
@@ -136,9 +134,7 @@ def _safe_repr(value: object) -> str:
 
 class Writer(logging.Handler):
     """Renders in the caller's thread and writes in its own. If its queue is full, it drops lines and counts them.
-
-    Threads do not survive a fork, so a child process calls ``configure`` again.
-    """
+    Threads do not survive a fork, so a child process calls ``configure`` again."""
 
     def __init__(self, stream: IO[str], waiting: int = WAITING_LINES) -> None:
         super().__init__()

@@ -12,10 +12,8 @@ from typing import IO
 
 @contextmanager
 def private_file(path: Path) -> Iterator[IO[bytes]]:
-    """A temporary file that replaces ``path`` when the block succeeds.
-
-    Raises OSError, also if ``path`` is not a regular file: a device or pipe would be replaced by a file.
-    """
+    """A temporary file that replaces ``path`` when the block succeeds. Raises OSError, also if ``path`` is not a
+    regular file: a device or pipe would be replaced by a file."""
     _check_place(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:

@@ -38,11 +38,9 @@ def max_connections() -> int:
 
 
 def release_memory() -> None:
-    """Call after a flood: the allocator keeps the memory of the peak for the next one.
-
-    Takes about a millisecond per free megabyte, mostly in another thread. Only glibc needs the call; elsewhere this
-    only runs the garbage collector.
-    """
+    """Call after a flood: the allocator keeps the memory of the peak for the next one. Takes about a millisecond per
+    free megabyte, mostly in another thread. Only glibc needs the call; elsewhere this only runs the garbage
+    collector."""
     gc.collect()
     trim = _malloc_trim()
     if trim is not None:

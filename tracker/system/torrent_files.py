@@ -16,20 +16,16 @@ _NAME = re.compile(r"([0-9a-f]{40})\.torrent")
 
 
 class TorrentFiles:
-    """The files under ``directory``, which is created at the first write.
-
-    If not ``enabled``, nothing is kept or read, but ``delete`` still deletes.
-    """
+    """The files under ``directory``, which is created at the first write. If not ``enabled``, nothing is kept or read,
+    but ``delete`` still deletes."""
 
     def __init__(self, directory: Path, *, enabled: bool) -> None:
         self._directory = directory / "torrents"
         self.enabled = enabled
 
     def keep(self, info_hash: InfoHash, data: bytes) -> None:
-        """Writes the file of a torrent. Raises OSError.
-
-        A longer one stays: all have the same info dictionary, and the longer has more of the piece layers.
-        """
+        """Writes the file of a torrent. Raises OSError. A longer one stays: all have the same info dictionary, and the
+        longer has more of the piece layers."""
         if not self.enabled:
             return
         path = self._path(info_hash)

@@ -41,10 +41,8 @@ class BackupError(StartupError):
 
 
 async def copy_store(connection: Connection, directory: Path, target: Path) -> int:
-    """Writes a checked backup of the private store in ``directory`` to ``target``; returns its size in bytes.
-
-    Raises BackupError, OSError and errors of the store; then ``target`` is unchanged.
-    """
+    """Writes a checked backup of the private store in ``directory`` to ``target``; returns its size in bytes. Raises
+    BackupError, OSError and errors of the store; then ``target`` is unchanged."""
     with _alone(directory):
         _, name = await connection.command("CONFIG", "GET", "dbfilename")
         snapshot = directory / Path(name.decode()).name
@@ -121,12 +119,9 @@ def check_copy(path: Path, shown: str = "") -> None:
 
 
 async def restore_store(source: Path, directory: Path, prepare: Prepare, *, replace: bool) -> Path | None:
-    """Restores the backup ``source`` into ``directory``; returns the new location of previous data.
-
-    The backup is loaded in a staging folder first, and changed by ``prepare``. Raises StartupError if a tracker uses
-    the directory, if it holds data (unless ``replace``), or if the server cannot load the backup. Then the directory is
-    unchanged.
-    """
+    """Restores the backup ``source`` into ``directory``; returns the new location of previous data. The backup is
+    loaded in a staging folder first, and changed by ``prepare``. Raises StartupError if a tracker uses the directory,
+    if it holds data (unless ``replace``), or if the server cannot load the backup. Then the directory is unchanged."""
     await asyncio.to_thread(check_copy, source)
     data = DataDirectory(directory, log)
     await data.claim()

@@ -26,10 +26,8 @@ WAIT_SECONDS = 15.0
 
 
 class DataDirectory:
-    """Two lock files and the permissions. tracker/valkey/server.py explains each lock.
-
-    The kernel releases the locks (flock) when their holder ends.
-    """
+    """Two lock files and the permissions. tracker/valkey/server.py explains each lock. The kernel releases the locks
+    (flock) when their holder ends."""
 
     def __init__(self, path: Path, log: Logger) -> None:
         self.path = path.absolute()

@@ -92,10 +92,8 @@ def server_environment(
     binary: Path, inherited: Mapping[str, str] = os.environ, release: str = platform.release()
 ) -> Iterator[dict[str, str]]:
     """The environment of the server ``binary``: no TRACKER_* variables, plus LD_PRELOAD for mimalloc unless one is set.
-
     Keep the context open until the server answers: it holds links that the loader needs. Blocks for some 10 ms to test
-    the allocator.
-    """
+    the allocator."""
     passed = {name: value for name, value in inherited.items() if not name.startswith("TRACKER_")}
     library = _library()
     if "LD_PRELOAD" in passed or library is None:
@@ -131,12 +129,9 @@ def _library() -> Path | None:
 
 @contextmanager
 def _links(library: Path) -> Iterator[str]:
-    """A private folder with the libraries that ``library`` needs, for the loader's search path.
-
-    mimalloc names libatomic.so.1 but uses nothing of it, and many systems install that only with a compiler. A
-    preloaded library with a missing dependency stops every program, so the folder links libatomic.so.1 to mimalloc
-    itself.
-    """
+    """A private folder with the libraries that ``library`` needs, for the loader's search path. mimalloc names
+    libatomic.so.1 but uses nothing of it, and many systems install that only with a compiler. A preloaded library with
+    a missing dependency stops every program, so the folder links libatomic.so.1 to mimalloc itself."""
     with TemporaryDirectory(prefix="swarmkeeper-", ignore_cleanup_errors=True) as folder:
         Path(folder, "libatomic.so.1").symlink_to(library)
         yield folder

@@ -64,11 +64,9 @@ async def command_server(settings: Settings) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def _start_lock(directory: Path) -> AsyncIterator[None]:
-    """The lock for starting the private store, held during a tracker's start or a command.
-
-    Commands wait for each other instead of failing, and none uses a server that another is about to stop. The lock is
-    the kernel's, on the directory itself. On a file system without such locks (NFS) there is none.
-    """
+    """The lock for starting the private store, held during a tracker's start or a command. Commands wait for each other
+    instead of failing, and none uses a server that another is about to stop. The lock is the kernel's, on the directory
+    itself. On a file system without such locks (NFS) there is none."""
     handle = _open_directory(directory)
     try:
         deadline = time.monotonic() + LOCK_SECONDS

@@ -108,10 +108,8 @@ class EmbeddedValkey:
         return self._socket is not None and await _is_ready(self._socket)
 
     async def start(self, meanwhile: Callable[[], object] | None = None) -> None:
-        """Starts or restarts the server on its data. Raises StartupError.
-
-        ``meanwhile`` is called while the server starts and loads its data; it may block.
-        """
+        """Starts or restarts the server on its data. Raises StartupError. ``meanwhile`` is called while the server
+        starts and loads its data; it may block."""
         if self._child is not None and not self._child.ended.is_set():
             return
         held_already, self._should_run = self._data.locked, True
@@ -134,10 +132,8 @@ class EmbeddedValkey:
             self._socket = self._socket_directory = None
 
     async def compact(self, seconds: float) -> None:
-        """Rewrites a large append-only file, so that the next start is faster; gives up after ``seconds``.
-
-        Commands load half as fast as the snapshot that replaces them. An interrupted rewrite leaves the file unchanged.
-        """
+        """Rewrites a large append-only file, so that the next start is faster; gives up after ``seconds``. Commands
+        load half as fast as the snapshot that replaces them. An interrupted rewrite leaves the file unchanged."""
         if self._socket is None or self._data.appended_bytes() < WORTH_COMPACTING:
             return
         reply = await _send(self._socket, b"BGREWRITEAOF")

@@ -142,11 +142,9 @@ class Sender:
 
 @dataclass(eq=False)
 class Batches:
-    """Requests that ``sender`` sends to ``script`` over the pipe of ``connection``.
-
-    ``call`` runs the script when the pipe is closed, is not that of the last call or has raised an error; it raises
-    StoreUnavailable or redis.exceptions.RedisError.
-    """
+    """Requests that ``sender`` sends to ``script`` over the pipe of ``connection``. ``call`` runs the script when the
+    pipe is closed, is not that of the last call or has raised an error; it raises StoreUnavailable or
+    redis.exceptions.RedisError."""
 
     connection: Connection
     _script: Script
@@ -173,10 +171,8 @@ class Batches:
         return sum(len(call.entries) for call in self.calls) + len(self.requests)
 
     def submit(self, request: Any, settle: Settle, context: Any) -> None:
-        """Adds a request to the next batch; ``settle`` is called with ``context`` and its outcome.
-
-        Raises StoreUnavailable when the store is known to be unavailable, StoreOverloaded when too many requests wait.
-        """
+        """Adds a request to the next batch; ``settle`` is called with ``context`` and its outcome. Raises
+        StoreUnavailable when the store is known to be unavailable, StoreOverloaded when too many requests wait."""
         waiting = self.requests
         if not waiting:
             if self.connection.unavailable:

@@ -217,10 +217,8 @@ def _primary(ranges: Sequence[SlotRange], slot: int) -> Address | None:
 
 
 async def find_nodes(server: Server, prefix: str, shown: str) -> SlotMap:
-    """The cluster that ``server`` is part of, for keys under ``prefix``.
-
-    ``shown`` is its address as it may be printed. Raises StartupError when the cluster cannot be used.
-    """
+    """The cluster that ``server`` is part of, for keys under ``prefix``. ``shown`` is its address as it may be printed.
+    Raises StartupError when the cluster cannot be used."""
     pool = server.client.connection_pool
     if slot_of(prefix) is None:
         raise StartupError(

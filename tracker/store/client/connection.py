@@ -52,10 +52,8 @@ def connect(
     on_round_trip: OnRoundTrip | None = None,
     address: Address | None = None,
 ) -> Server:
-    """The server at ``url`` (see url.py). Raises StartupError for a bad URL or CA file.
-
-    Replies are what the server sends: bytes, int, lists of them.
-    """
+    """The server at ``url`` (see url.py). Raises StartupError for a bad URL or CA file. Replies are what the server
+    sends: bytes, int, lists of them."""
     sentinel_url = parse_url(url)
     options: dict[str, Any] = {
         "socket_timeout": None,
@@ -177,10 +175,8 @@ class Sentinels(Topology):
 
 
 class Connection:
-    """Sends commands to the server of some keys, and tracks whether it is available.
-
-    Without a ``topology``, ``server`` has all keys. ``prefix`` are the keys of this connection, if it has not all.
-    """
+    """Sends commands to the server of some keys, and tracks whether it is available. Without a ``topology``, ``server``
+    has all keys. ``prefix`` are the keys of this connection, if it has not all."""
 
     def __init__(self, server: Server, topology: Topology | None = None, prefix: str = "") -> None:
         pool: Any = server.client.connection_pool
@@ -246,10 +242,8 @@ class Connection:
         return answer
 
     async def pipeline(self, *commands: tuple[Argument, ...]) -> list[Any]:
-        """Several commands in one round trip, without a transaction; a failed command's reply is its error.
-
-        Raises StoreUnavailable when the store does not answer, or does not accept work now.
-        """
+        """Several commands in one round trip, without a transaction; a failed command's reply is its error. Raises
+        StoreUnavailable when the store does not answer, or does not accept work now."""
         answers = await self.send([(self, command) for command in commands])
         for unavailable in (answer for answer in answers if isinstance(answer, StoreUnavailable)):
             raise unavailable

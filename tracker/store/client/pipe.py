@@ -82,11 +82,9 @@ class Socket(asyncio.Protocol):
 
 
 class RedisPipe(Socket):
-    """An open connection. Replies arrive in the order of the commands; a pipe that has failed stays ``broken``.
-
-    A pipe breaks when commands wait and no reply arrives for ``timeout`` seconds: a store that answers many commands is
-    not lost. ``on_round_trips`` receives every round trip, in groups.
-    """
+    """An open connection. Replies arrive in the order of the commands; a pipe that has failed stays ``broken``. A pipe
+    breaks when commands wait and no reply arrives for ``timeout`` seconds: a store that answers many commands is not
+    lost. ``on_round_trips`` receives every round trip, in groups."""
 
     def __init__(
         self, stream: asyncio.StreamWriter, timeout: float, on_round_trips: Callable[[list[RoundTrip]], None]
@@ -211,11 +209,9 @@ class RedisPipe(Socket):
 
 @asynccontextmanager
 async def loop_timeout(seconds: float) -> AsyncIterator[None]:
-    """As ``asyncio.timeout``: raises TimeoutError after ``seconds`` in which the event loop ran.
-
-    A timer of asyncio is late when the event loop was busy, and fires before the sockets are read. After a second spent
-    on a flood, every call would time out although its reply waits in the socket.
-    """
+    """As ``asyncio.timeout``: raises TimeoutError after ``seconds`` in which the event loop ran. A timer of asyncio is
+    late when the event loop was busy, and fires before the sockets are read. After a second spent on a flood, every
+    call would time out although its reply waits in the socket."""
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle
     async with asyncio.timeout(None) as limit:

@@ -68,10 +68,8 @@ def node_urls(url: str) -> list[str]:
 
 
 def _split(url: str) -> SplitResult:
-    """Splits by hand what may name several hosts: urlsplit may reject an IPv6 address that is not the only one.
-
-    CPython 3.14 does so, and 3.13.5, which Debian 13 has; 3.13.0 does not.
-    """
+    """Splits by hand what may name several hosts: urlsplit may reject an IPv6 address that is not the only one. CPython
+    3.14 does so, and 3.13.5, which Debian 13 has; 3.13.0 does not."""
     found = _HOSTS_URL.fullmatch(url)
     if found is None:
         return urlsplit(url)

@@ -64,10 +64,8 @@ class _Findings(dict[str, Finding]):
 
 @dataclass(eq=False)
 class Maintenance:
-    """The maintenance of the main prefix and all shards. ``page``: keys in one SCAN.
-
-    Other shards that are unavailable are passed over, but statistics are wiped in all of them or not to the end.
-    """
+    """The maintenance of the main prefix and all shards. ``page``: keys in one SCAN. Other shards that are unavailable
+    are passed over, but statistics are wiped in all of them or not to the end."""
 
     store: Store
     page: int = PAGE
@@ -83,10 +81,8 @@ class Maintenance:
                 note_unavailable_shards([shard.number])
 
     async def cleanup(self, dry_run: bool = True, progress: Progress = lambda _: None) -> list[Finding]:
-        """Finds stale keys and entries, the largest kind first, and deletes them unless ``dry_run``.
-
-        Keys that become stale by a deletion are found in the next pass; a dry run has one pass, and may find less.
-        """
+        """Finds stale keys and entries, the largest kind first, and deletes them unless ``dry_run``. Keys that become
+        stale by a deletion are found in the next pass; a dry run has one pass, and may find less."""
         findings = _Findings()
 
         async def cleanup_in(shard: Shard) -> None:

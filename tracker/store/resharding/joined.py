@@ -155,12 +155,9 @@ async def _copy_to_shards(target: Parts) -> None:
 
 
 async def copy_feed(source: Parts, target: Parts) -> None:
-    """Copies the change feed and the edits again.
-
-    An entry's id in its new stream is its position in the old feed. So entries stay in their order, and where there is
-    one stream afterwards, positions stay as they are. Where there are several, a position is counted again from the id,
-    as changes/changes.py does.
-    """
+    """Copies the change feed and the edits again. An entry's id in its new stream is its position in the old feed. So
+    entries stay in their order, and where there is one stream afterwards, positions stay as they are. Where there are
+    several, a position is counted again from the id, as changes/changes.py does."""
     old, new = source.store.changes, target.store.changes
     for streams, goals in ((old.feed, new.feed), (old.edits, new.edits)):
         await target.send([(goal, ("UNLINK", goal.key)) for goal in goals])

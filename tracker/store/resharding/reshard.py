@@ -98,10 +98,8 @@ def differences(before: Counts, after: Counts, expiring: set[str]) -> list[str]:
 
 @dataclass(eq=False)
 class Reshard:
-    """``source`` and ``target`` are two stores, which may be on one server; ``clock`` returns epoch seconds.
-
-    Methods raise ClientError with a reason for the operator, StoreUnavailable, and redis.exceptions.RedisError.
-    """
+    """``source`` and ``target`` are two stores, which may be on one server; ``clock`` returns epoch seconds. Methods
+    raise ClientError with a reason for the operator, StoreUnavailable, and redis.exceptions.RedisError."""
 
     _source: Parts
     _target: Parts

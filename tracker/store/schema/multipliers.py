@@ -73,10 +73,8 @@ def _stored_rule(text: str) -> Multiplier | None:
 
 
 def checked_multipliers(text: str) -> str:
-    """Rules as stored. Raises ClientError if one is invalid, and for too many.
-
-    float() accepts more than Lua's tonumber(), so only plain decimals are valid.
-    """
+    """Rules as stored. Raises ClientError if one is invalid, and for too many. float() accepts more than Lua's
+    tonumber(), so only plain decimals are valid."""
     for rule in text.split(", "):
         value, *rest = rule.split(" ")
         if not _NUMBER.fullmatch(value) or float(value) > MAX_MULTIPLIER:
@@ -173,11 +171,9 @@ class MultiplierFields(TypedDict, total=False):
 
 
 def join_ends(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields, with each of MULTIPLIERS and its end as one text, as stored. None counts as absent.
-
-    A multiplier is a number or its text; an end is epoch seconds, or a text that ``parse_time`` reads. Raises
-    ClientError for an invalid end, and for one without its multiplier.
-    """
+    """The fields, with each of MULTIPLIERS and its end as one text, as stored. None counts as absent. A multiplier is a
+    number or its text; an end is epoch seconds, or a text that ``parse_time`` reads. Raises ClientError for an invalid
+    end, and for one without its multiplier."""
     row = dict(fields)
     for name in MULTIPLIERS:
         factor, end = row.pop(name, None), row.pop(f"{name}_until", None)
@@ -203,10 +199,8 @@ def split_ends(upload: Rules, download: Rules) -> dict[str, float | int | str | 
 
 
 def split_end(name: str, rules: Rules) -> dict[str, float | int | str | None]:
-    """A multiplier and its end, each as a field. An end of None: never.
-
-    One rule without a name is a number. Others are the text that is stored.
-    """
+    """A multiplier and its end, each as a field. An end of None: never. One rule without a name is a number. Others are
+    the text that is stored."""
     first, *others = rules or (Multiplier(),)
     is_plain = not others and not first.name
     return {name: first.factor if is_plain else rules_text(rules), f"{name}_until": first.until if is_plain else None}

@@ -131,11 +131,9 @@ class Listing(ABC, Generic[_Filter, _Row]):
         self._rank_walks = {shard: _RankWalk(shard, self.kind, partial(self._rank, shard)) for shard in shards}
 
     async def filtered(self, wanted: _Filter, cursor: str = "", count: int = 100) -> ListPage[_Row]:
-        """Returns at most ``count`` rows that fit. Raises ClientError for an invalid cursor.
-
-        A page may be short before the end. Rows that change between pages may be missing or repeated. While the
-        indexes are incomplete, properties are read from the rows, and the total is unknown.
-        """
+        """Returns at most ``count`` rows that fit. Raises ClientError for an invalid cursor. A page may be short before
+        the end. Rows that change between pages may be missing or repeated. While the indexes are incomplete, properties
+        are read from the rows, and the total is unknown."""
         first, positions = self._place(cursor)
         async with self._lists:
             is_complete = not wanted.flags or await self.is_complete()

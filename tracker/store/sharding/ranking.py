@@ -86,9 +86,8 @@ class _Ranking:
 
     async def places(self, offset: int) -> dict[Shard, int]:
         """How many entries of each shard are before a page at ``offset``, or at most MAX_SKIPPED fewer of all shards.
-
-        Each round chooses an entry near the offset. Its place in each shard says on which side of it the page begins.
-        """
+        Each round chooses an entry near the offset. Its place in each shard says on which side of it the page
+        begins."""
         ends = await self._shards.each(lambda shard: ("ZCARD", self._key_of(shard)))
         total = sum(ends.values())
         starts = {shard: min(size, max(0, offset - (total - size))) for shard, size in ends.items()}

@@ -63,11 +63,9 @@ class Part:
 
 
 class Shards:
-    """All shards of a store, by their numbers. ``main`` has what belongs to no torrent; a single shard has that too.
-
-    A shard is unavailable while its node does not answer, or does not serve its slot. What is read from all shards
-    leaves it out then, and ``noting_unavailable_shards`` says so.
-    """
+    """All shards of a store, by their numbers. ``main`` has what belongs to no torrent; a single shard has that too. A
+    shard is unavailable while its node does not answer, or does not serve its slot. What is read from all shards leaves
+    it out then, and ``noting_unavailable_shards`` says so."""
 
     def __init__(self, shards: Sequence[Shard], main: Shard) -> None:
         self._shards = tuple(shards)

@@ -162,11 +162,8 @@ class Refused(NamedTuple):
 
 
 class TrafficTotals(NamedTuple):
-    """The totals of a batch of announces.
-
-    First the bytes that peers moved since their last announces, as they report over HTTP, by the family of the
-    announce.
-    """
+    """The totals of a batch of announces. First the bytes that peers moved since their last announces, as they report
+    over HTTP, by the family of the announce."""
 
     up_v4: int
     down_v4: int

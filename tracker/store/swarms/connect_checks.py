@@ -38,9 +38,7 @@ class ConnectChecks(Part):
 
     async def of_user(self, user_id: str) -> ConnectCheck | None:
         """Returns the result for a user: connectable if a client of the user accepted a connection in the last day.
-
-        None if no client was checked then.
-        """
+        None if no client was checked then."""
         fields = "connectable_at", "unconnectable_at"
         values = await self._connection.command("HMGET", self._keys.user(user_id), *fields)
         for connectable, value in zip((True, False), values, strict=True):

@@ -145,11 +145,9 @@ class Reaping(Part):
         return [int(self._clock()), rules.memory, rules.packed_hit_and_run, rules.grace]
 
     async def reap(self, peers: Sequence[tuple[str, str]]) -> int:
-        """Removes the peers (torrent id, peer id in hex) whose timeout is gone; returns their number.
-
-        Usually none: the caller that triggered the expiry event has already removed the peer. If no peers are
-        remembered, one EXISTS checks all of them.
-        """
+        """Removes the peers (torrent id, peer id in hex) whose timeout is gone; returns their number. Usually none: the
+        caller that triggered the expiry event has already removed the peer. If no peers are remembered, one EXISTS
+        checks all of them."""
         rules = self._rules.current
         keys = (self._keys.peer(torrent_id, PeerId(bytes.fromhex(peer_id))) for torrent_id, peer_id in peers)
         if not peers or not (rules.memory or await self._connection.direct("EXISTS", *keys)):
@@ -291,11 +289,8 @@ class Reaping(Part):
         return self._store_clock.step_back is not None
 
     async def shorten_timeouts(self) -> None:
-        """Shortens timeouts set before the store's clock was set back, by the same amount.
-
-        Does nothing for less than the maximum timeout: then old and new timeouts look alike, and the old ones end as
-        soon.
-        """
+        """Shortens timeouts set before the store's clock was set back, by the same amount. Does nothing for less than
+        the maximum timeout: then old and new timeouts look alike, and the old ones end as soon."""
         back = self._store_clock.step_back
         if back is not None and back.seconds > self._rules.current.max_timeout:
             shortened = 0

@@ -295,10 +295,8 @@ class AllSwarms:
         return self._all[self._shards.of(info_hash).number]
 
     async def run(self, on_late_join: OnJoin = ignore_join) -> None:
-        """Sends waiting requests, until cancelled.
-
-        ``on_late_join`` is called for each join whose reply was lost, once the store is available again.
-        """
+        """Sends waiting requests, until cancelled. ``on_late_join`` is called for each join whose reply was lost, once
+        the store is available again."""
         async with asyncio.TaskGroup() as tasks:
             for sender in self._senders:
                 tasks.create_task(sender.run())

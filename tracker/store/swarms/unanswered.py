@@ -26,10 +26,9 @@ OnJoin = Callable[[InfoHash, PeerId, Address], None]
 
 @dataclass(eq=False)
 class Unanswered:
-    """Finds out which announces without a reply were joins.
-
-    A call that timed out may have been applied. Its joins would not count: the client's retry finds the peer in the
-    swarm, and is an update. So when the store is back, it is queried about each such announce."""
+    """Finds out which announces without a reply were joins. A call that timed out may have been applied. Its joins
+    would not count: the client's retry finds the peer in the swarm, and is an update. So when the store is back, it is
+    queried about each such announce."""
 
     _send: Callable[[list[bytes]], Awaitable[list[Any]]]
     """Sends join queries to announce.lua and returns its replies."""

@@ -94,10 +94,8 @@ class TorrentListing(Listing[TorrentFilter, Torrent]):
         self._hybrids = hybrids
 
     async def page(self, wanted: TorrentFilter, offset: int = 0, count: int = 100) -> ListPage[Torrent]:
-        """Returns ``count`` torrents from ``offset`` on, of a list without a filter.
-
-        Orders ``name``, ``size`` and ``score`` list only torrents that have one.
-        """
+        """Returns ``count`` torrents from ``offset`` on, of a list without a filter. Orders ``name``, ``size`` and
+        ``score`` list only torrents that have one."""
         total, pairs = await asyncio.gather(self.count(wanted.order), self._top(wanted.order, wanted, offset, count))
         if wanted.order == "name":
             hashes = [InfoHash(bytes.fromhex(entry[-40:])) for entry, _ in pairs]

@@ -98,10 +98,8 @@ class Search:
         self._digits = _digits_of(text) if hashes else ""
 
     async def page(self, count: int, cursor: str) -> tuple[str, list[InfoHash]]:
-        """Returns (next cursor, at most ``count`` info hashes). The cursor is '' at the end.
-
-        Raises ClientError for an invalid cursor.
-        """
+        """Returns (next cursor, at most ``count`` info hashes). The cursor is '' at the end. Raises ClientError for an
+        invalid cursor."""
         phases: dict[str, Phase] = {"n": self._names}  # the more likely one first
         if len(self._digits) >= SURE_DIGITS:
             phases = {"h": self._hashes, "n": self._names}

@@ -78,11 +78,9 @@ class Torrents:
     async def add(
         self, info_hash: InfoHash, fields: Mapping[str, str] | None = None, *, reset_score: bool = False
     ) -> tuple[str, bool]:
-        """Registers a torrent and returns (id, True if it is new).
-
-        An existing torrent keeps its id and statistics, and gets ``fields``. ``reset_score`` resets its score to 1.
-        Raises ClientError for unknown or invalid fields, and if a site gave it an id that is not a number.
-        """
+        """Registers a torrent and returns (id, True if it is new). An existing torrent keeps its id and statistics, and
+        gets ``fields``. ``reset_score`` resets its score to 1. Raises ClientError for unknown or invalid fields, and if
+        a site gave it an id that is not a number."""
         (added,) = await self.add_many([(info_hash, fields or {})])
         if isinstance(added, ClientError):
             raise added
@@ -91,10 +89,8 @@ class Torrents:
         return added
 
     async def edit(self, info_hash: InfoHash, fields: Mapping[str, str]) -> None:
-        """Sets some of the fields name, private, enabled, reason, multi_up, multi_dn, size and labels.
-
-        Raises ClientError for unknown or invalid fields, and for an unknown torrent.
-        """
+        """Sets some of the fields name, private, enabled, reason, multi_up, multi_dn, size and labels. Raises
+        ClientError for unknown or invalid fields, and for an unknown torrent."""
         row, shard = checked_fields(fields), self._shards.of(info_hash)
         if not row:
             edited = await shard.connection.command("EXISTS", shard.keys.info_hash(info_hash))
@@ -107,10 +103,8 @@ class Torrents:
             await self._changed(info_hash)
 
     async def change_rule(self, info_hash: InfoHash, change: RuleChange) -> bool:
-        """Sets or removes one rule of a multiplier. False if there is none to remove.
-
-        Raises ClientError for too many rules, and for a torrent that is not registered.
-        """
+        """Sets or removes one rule of a multiplier. False if there is none to remove. Raises ClientError for too many
+        rules, and for a torrent that is not registered."""
         scripts = self._shards.of(info_hash).scripts
         answer = await scripts.set_rule(change.arguments(info_hash=info_hash.hex()))
         if answer is None:
@@ -157,10 +151,8 @@ class Torrents:
         return [point for entry in entries if (point := point_of(entry)) is not None]
 
     async def completers(self, torrent: Torrent) -> list[tuple[str, int]]:
-        """Returns the last 20 users who completed the torrent, latest first, as (user id, epoch s).
-
-        Deleted users are left out. Empty on a public tracker.
-        """
+        """Returns the last 20 users who completed the torrent, latest first, as (user id, epoch s). Deleted users are
+        left out. Empty on a public tracker."""
         shard = self._shards.of(torrent.info_hash)
         key = shard.keys.completed(torrent.torrent_id)
         pairs = await shard.connection.command("ZRANGE", key, 0, MAX_COMPLETERS - 1, "REV", "WITHSCORES")
@@ -227,10 +219,8 @@ class Torrents:
         return outcomes
 
     async def get_all(self, info_hashes: Sequence[InfoHash]) -> list[Torrent]:
-        """Returns the same as ``get`` for several torrents, in order. Others are left out.
-
-        Some are parsed at a time, so that this process answers announces in between.
-        """
+        """Returns the same as ``get`` for several torrents, in order. Others are left out. Some are parsed at a time,
+        so that this process answers announces in between."""
         found: list[Torrent] = []
         for some in in_parts(info_hashes, self._read_at_once):
             found += await read_in_turns(await self.stored(some), StoredTorrent.read)
@@ -304,32 +294,26 @@ class Torrents:
         return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.index("seeders")))).values())
 
     async def page(self, cursor: int, count: int = 100) -> tuple[int, list[Torrent]]:
-        """Returns (next cursor, about ``count`` torrents), unordered. Cursor 0 begins and ends the walk.
-
-        A torrent may appear twice.
-        """
+        """Returns (next cursor, about ``count`` torrents), unordered. Cursor 0 begins and ends the walk. A torrent may
+        appear twice."""
         after, ids = await self._shards.page(
             cursor, lambda shard, own: page_of_torrents(shard.connection, shard.keys, own, count)
         )
         return after, await self.by_ids(ids)
 
     async def top(self, ranking: str, count: int, offset: int = 0, *, ascending: bool = False) -> list[Torrent]:
-        """Returns ``count`` torrents from ``offset`` on, ordered by one of RANKINGS, highest value first.
-
-        ``ascending`` returns the lowest first. A ranking by score holds only torrents with a score. Raises
-        ClientError for another ranking.
-        """
+        """Returns ``count`` torrents from ``offset`` on, ordered by one of RANKINGS, highest value first. ``ascending``
+        returns the lowest first. A ranking by score holds only torrents with a score. Raises ClientError for another
+        ranking."""
         if ranking not in RANKINGS:
             raise ClientError("unknown sort order")
         pairs = await top_of(self._shards, lambda shard: shard.keys.index(ranking), count, offset, ascending=ascending)
         return await self.by_ids([torrent_id for torrent_id, _ in pairs])
 
     async def denials(self, offset: int = 0, count: int = 100) -> list[Denial]:
-        """Returns ``count`` denials from ``offset`` on, newest first.
-
-        A denial that a site writes (`SET t:deny:…`) applies at once. It is listed after the next sweep of its torrent
-        or after `Maintenance.reindex`. A denial that a site deleted is left out.
-        """
+        """Returns ``count`` denials from ``offset`` on, newest first. A denial that a site writes (`SET t:deny:…`)
+        applies at once. It is listed after the next sweep of its torrent or after `Maintenance.reindex`. A denial that
+        a site deleted is left out."""
         pairs = await top_of(self._shards, lambda shard: shard.keys.denied(), count, offset)
         listed = [(each, since) for text, since in pairs if (each := info_hash_of(text.encode())) is not None]
         reasons = await self._shards.send(
@@ -370,10 +354,8 @@ def existing(torrents: Iterable[StoredTorrent | None]) -> list[StoredTorrent]:
 
 
 def checked_fields(fields: Mapping[str, str]) -> dict[str, str]:
-    """Returns the fields as stored. Raises ClientError for an unknown field or an invalid value.
-
-    An empty size means that it is unknown.
-    """
+    """Returns the fields as stored. Raises ClientError for an unknown field or an invalid value. An empty size means
+    that it is unknown."""
     for name, value in fields.items():
         if name not in _SETTABLE:
             raise ClientError("a torrent has no such field")
