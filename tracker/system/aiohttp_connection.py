@@ -13,6 +13,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from traceback import walk_tb
 from typing import Any, ClassVar, cast
 
 from aiohttp import web
@@ -241,10 +242,6 @@ async def accepting(
 
 def describe(error: BaseException | None) -> dict[str, str]:
     """What may be logged of an error: its type and where it was raised. Its text may contain a passkey."""
-    frames = []
-    trace = error.__traceback__ if error is not None else None
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        frames.append(f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno} {code.co_name}")
-        trace = trace.tb_next
+    codes = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__ if error is not None else None)]
+    frames = [f"{code.co_filename.rpartition('/')[2]}:{line} {code.co_name}" for code, line in codes]
     return {"error": type(error).__name__, "at": " > ".join(frames[-6:])}

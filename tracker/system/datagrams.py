@@ -59,16 +59,12 @@ class DatagramSocket:
     @property
     def dropped(self) -> int:
         """Datagrams that the system dropped because the buffer was full, since the socket was opened; modulo 2^32."""
-        if not _LINUX:
-            return 0
-        return self._memory()[8]
+        return self._memory()[8] if _LINUX else 0
 
     @property
     def fill(self) -> float:
         """How full the buffer is with datagrams that wait to be read, from 0 to 1; 0 if the system does not tell."""
-        if not _LINUX:
-            return 0.0
-        waiting, size, *_ = self._memory()
+        waiting, size, *_ = self._memory() if _LINUX else (0, 1)
         return waiting / size
 
     def _memory(self) -> tuple[int, ...]:

@@ -39,20 +39,16 @@ class TorrentFiles:
 
     def read(self, info_hash: InfoHash) -> bytes | None:
         """The file of a torrent; None if there is none."""
-        if not self.enabled:
-            return None
-        try:
-            return self._path(info_hash).read_bytes()
-        except FileNotFoundError:
-            return None
+        with suppress(FileNotFoundError):
+            return self._path(info_hash).read_bytes() if self.enabled else None
+        return None
 
     def has(self, info_hash: InfoHash) -> bool:
         """Whether ``read`` returns a file."""
         return self.enabled and self._path(info_hash).exists()
 
     def delete(self, info_hash: InfoHash) -> None:
-        with suppress(FileNotFoundError):
-            self._path(info_hash).unlink()
+        self._path(info_hash).unlink(missing_ok=True)
 
     def listed(self, shard: int) -> list[InfoHash]:
         """The info hashes of the files in one of the SHARDS."""

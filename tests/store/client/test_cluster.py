@@ -145,7 +145,7 @@ async def test_a_command_without_a_key_reaches_the_node_of_its_prefix_at_once(gr
     redis = redis_settings(group.url, "t:", shards=8)
     async with open_connection(group.url, redis, TIMEOUT) as (connection, _):
         for prefix in prefixes:
-            _, found = await connection.of(prefix).command("SCAN", 0, "MATCH", f"{prefix}*", "COUNT", 10_000)
+            _, found = await connection.topology.of(prefix).command("SCAN", 0, "MATCH", f"{prefix}*", "COUNT", 10_000)
             assert f"{prefix}unasked".encode() in found
 
 
@@ -204,14 +204,14 @@ async def test_a_slot_that_moves_key_by_key_is_unavailable_and_nothing_is_torn(g
 async def test_prefixes_on_one_node_share_its_pipe(group: Servers) -> None:
     async with store_at(group.url, "t:{h}:") as store:
         prefixes = shard_prefixes("t:", 16)
-        connections = [store.connection.of(prefix) for prefix in prefixes]
+        connections = [store.connection.topology.of(prefix) for prefix in prefixes]
         for connection, prefix in zip(connections, prefixes, strict=True):
             await connection.direct("GET", f"{prefix}k")
         assert len({connection.master for connection in connections}) == 3
         pipes = {connection.server.announces.socket for connection in connections}
         assert len(pipes) == 3
         assert all(pipe is not None and pipe.gathers for pipe in pipes)
-        assert store.connection.of(prefixes[0]) is connections[0]
+        assert store.connection.topology.of(prefixes[0]) is connections[0]
 
 
 async def test_a_lost_node_is_lost_for_its_prefixes_only() -> None:
@@ -220,7 +220,7 @@ async def test_a_lost_node_is_lost_for_its_prefixes_only() -> None:
         lost = group.primary("t:{h}:")
         async with store_at(others(group, "t:{h}:")[0].tcp_url, "t:{h}:") as store:
             home = store.connection
-            connections = {each: home.of(each) for each in shard_prefixes("t:", 16)}
+            connections = {each: home.topology.of(each) for each in shard_prefixes("t:", 16)}
             at_lost = {each for each in connections if group.primary(each) is lost}
             assert 0 < len(at_lost) < 16
             for prefix, connection in connections.items():

@@ -182,7 +182,7 @@ class TestGathering:
     async def test_a_pipe_gathers_when_it_serves_several_prefixes(self, valkey: Server) -> None:
         connection = Connection(connect(valkey.url, connect_timeout=5, timeout=5))
         for prefix, gathers in (("a:", False), ("a:", False), ("b:", True)):
-            assert connection.of(prefix) is connection
+            assert connection.topology.of(prefix) is connection
             await connection.direct("PING")
             pipe = connection.server.announces.socket
             assert pipe is not None and pipe.gathers is gathers

@@ -175,9 +175,7 @@ class Cluster(Topology):
             finally:
                 await server.close()
 
-        async with asyncio.TaskGroup() as tasks:
-            for address in addresses:
-                tasks.create_task(on_one(address))
+        await asyncio.gather(*map(on_one, addresses))
 
     async def close(self) -> None:
         for server in self._servers.values():
@@ -242,7 +240,7 @@ async def check_served(connection: Connection, prefixes: Sequence[str]) -> None:
 
     async def is_served(prefix: str) -> bool:
         try:
-            await connection.of(prefix).pipeline(("EXISTS", prefix))
+            await connection.topology.of(prefix).pipeline(("EXISTS", prefix))
         except StoreUnavailable:
             return False
         return True
@@ -250,7 +248,7 @@ async def check_served(connection: Connection, prefixes: Sequence[str]) -> None:
     if any(await asyncio.gather(*map(is_served, prefixes))):
         return
     await connection.topology.look()
-    own = connection.of(prefixes[0])
+    own = connection.topology.of(prefixes[0])
     advice = ""
     if "answer" in own.cause and not own.cause.startswith(NO_MAJORITY):
         advice = ". If the nodes run, they announce wrong addresses (cluster-announce-ip, cluster-announce-hostname)"

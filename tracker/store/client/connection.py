@@ -91,6 +91,7 @@ class Topology:
         return ()
 
     def of(self, prefix: str) -> "Connection":
+        """The connection for the keys under ``prefix``: one server has them all."""
         (connection,) = self.connections
         connection.server.serve(prefix)
         return connection
@@ -130,10 +131,7 @@ class Topology:
             await self.doubt.wait()
             self.doubt.clear()
             await self.look()
-            async with asyncio.TaskGroup() as tasks:
-                for each in self.connections:
-                    if each.unavailable:
-                        tasks.create_task(each.reconnect())
+            await asyncio.gather(*(each.reconnect() for each in self.connections if each.unavailable))
             if any(each.unavailable for each in self.connections):
                 self.doubt.set()
             await asyncio.sleep(PROBE_SECONDS)
@@ -205,10 +203,6 @@ class Connection:
     def cause(self) -> str:
         """Why it is unavailable: a fixed text for /ready, logs, pages and commands. Empty if it is available."""
         return (self.topology.cause or self._cause) if self.unavailable else ""
-
-    def of(self, prefix: str) -> "Connection":
-        """The connection for the keys under ``prefix``: one server has them all."""
-        return self.topology.of(prefix)
 
     @property
     def master(self) -> str:

@@ -80,7 +80,7 @@ class Shards:
         """So many shards of the store under a prefix. ``connection`` is that of the main prefix."""
 
         def shard(number: int, own: str) -> Shard:
-            there = connection.of(own)
+            there = connection.topology.of(own)
             return Shard(number, there, Scripts(there, own), Keys(own))
 
         shards = {own: shard(each, own) for each, own in enumerate(shard_prefixes(prefix, number))}

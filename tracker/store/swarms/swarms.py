@@ -19,7 +19,7 @@ from tracker.errors import StoreOverloaded, StoreUnavailable
 from tracker.store.client.batching import Batches, Sender, Settle, resolve
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script
-from tracker.store.sharding.shards import Part, Shard, Shards
+from tracker.store.sharding.shards import Part, Shard, Shards, grouped
 from tracker.store.swarms.announce_counts import Add, AnnounceCounts
 from tracker.store.swarms.codec import (
     ASKED,
@@ -330,9 +330,7 @@ class AllSwarms:
 
     def submit_scrape(self, info_hashes: Sequence[InfoHash], passkey: str, settle: Settle, context: Any) -> None:
         """Reads counts with the next batch; the outcome is that of ``scrape``, or StoreUnavailable."""
-        parts: dict[Swarms, list[InfoHash]] = {}
-        for info_hash in info_hashes:
-            parts.setdefault(self.of(info_hash), []).append(info_hash)
+        parts = grouped(info_hashes, self.of)
         if len(parts) <= 1:
             swarms = next(iter(parts), None) or self._any
             swarms.scrapes.submit((info_hashes, passkey), settle, context)
