@@ -4,6 +4,7 @@ are now."""
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Annotated, Any, NamedTuple
 
 import orjson
@@ -137,17 +138,18 @@ class UserHistory:
             if not ids:
                 yield "", []
                 return
-            for some in in_parts(await self._pairs(ids), _ROWS_A_PART):
+            for some in in_parts(await self.pairs(ids), _ROWS_A_PART):
                 yield after, await self.rows(some)
             after = ids[-1]
             yield after, []
 
-    async def _pairs(self, user_ids: Sequence[str]) -> list[tuple[str, str]]:
+    async def pairs(self, user_ids: Sequence[str]) -> list[tuple[str, str]]:
         """(user id, torrent id) of what these users have, and had. A torrent that is completed meanwhile moves from
         the set that is read first to the other."""
         pairs: dict[tuple[str, str], None] = {}
-        for name in ("incomplete", "complete"):
-            of = [(user_id, shard) for user_id in user_ids for shard in self._shards]
+        rounds = in_parts(user_ids, max(1, _SETS_A_ROUND // len(self._shards)))
+        for some, name in product(rounds, ("incomplete", "complete")):
+            of = [(user_id, shard) for user_id in some for shard in self._shards]
             heads = [(shard, ("SSCAN", shard.keys.user_set(user_id, name))) for user_id, shard in of]
             send = partial(self._shards.send, keep_errors=True)
             async for pages in scan_together(send, heads, "COUNT", _ROWS_A_PART):

@@ -1,6 +1,6 @@
 """What a site's tables hold of the store: rows of users, torrents, users on torrents, and peers, read in bulk."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -184,16 +184,6 @@ class SiteRows:
         while page := await self._users.page(offset, ROWS_A_CALL):
             offset += len(page)
             yield [user.user_id for user in page]
-
-    async def all_history(self, user_ids: Iterable[str]) -> list[UserOnTorrent]:
-        """All torrents that these users have, and had."""
-        found: list[UserOnTorrent] = []
-        for user_id in user_ids:
-            ids: dict[str, None] = {}
-            for name in ("complete", "incomplete"):
-                ids |= dict.fromkeys(await self._users.torrents(user_id, name))
-            found += (UserOnTorrent(user_id, each) for each in ids)
-        return found
 
     async def all_torrents(self) -> AsyncIterator[tuple[list[str], list[PeerOnTorrent]]]:
         """The ids of all torrents, in parts, and their active peers."""

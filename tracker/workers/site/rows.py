@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from itertools import starmap
 from typing import NamedTuple
 
 from tracker.store.changes.changes import Change
@@ -96,8 +97,8 @@ class RowReader:
         rows = self._store.site_rows
         if self._wanted.keys() & {"users", "history", "unregistered"}:
             async for ids in rows.all_users():
-                pairs = await rows.all_history(ids) if "history" in self._wanted else []
-                yield Named(users=dict.fromkeys(ids), history=dict.fromkeys(pairs))
+                pairs = await self._store.user_history.pairs(ids) if "history" in self._wanted else []
+                yield Named(users=dict.fromkeys(ids), history=dict.fromkeys(starmap(UserOnTorrent, pairs)))
         if "torrents" in self._wanted or "peers" in self._wanted:
             async for torrents, peers in rows.all_torrents():
                 yield Named(torrents=dict.fromkeys(torrents), peers=dict.fromkeys(peers, OfPeer()))
