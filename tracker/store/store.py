@@ -138,7 +138,7 @@ class Store(UserParts):
         self.markers = Markers(shards, clock)
         self.changes = Changes(shards, lambda: rules.current.max_changes)
         self.webhooks = Webhooks(shards.main, clock, self.changes)
-        self.site_rows = SiteRows(shards, self.users, self.user_sums, self.groups, self.connect_checks, clock)
+        self.site_rows = SiteRows(shards, self.user_sums, self.groups, self.connect_checks, clock)
         self.tokens = Tokens(shards, clock)
         self.audit = Audit(shards.main, options.max_audit)
 

@@ -129,19 +129,24 @@ class UserHistory:
     async def parts(self, after: str = "0") -> AsyncIterator[tuple[str, list[UserTorrent]]]:
         """All rows of users after the one with id ``after``, in parts, each with the id to continue after, empty at the
         end; rows of some users come again then. Torrents that are not known are left out."""
-        main = self._shards.main
-        users = max(1, _SETS_A_ROUND // len(self._shards))
-        while True:
-            how = (f"({after}", "+inf", "BYSCORE", "LIMIT", 0, users, "WITHSCORES")
-            found = await main.connection.command("ZRANGE", main.keys.users(), *how)
-            ids = [str(int(float(score))) for score in found[1::2]]
-            if not ids:
-                yield "", []
-                return
+        async for ids in self.user_ids(max(1, _SETS_A_ROUND // len(self._shards)), after):
             for some in in_parts(await self.pairs(ids), _ROWS_A_PART):
                 yield after, await self.rows(some)
             after = ids[-1]
             yield after, []
+        yield "", []
+
+    async def user_ids(self, count: int, after: str = "0") -> AsyncIterator[list[str]]:
+        """The ids of all users after one, in their order, ``count`` at a time."""
+        main = self._shards.main
+        while True:
+            how = (f"({after}", "+inf", "BYSCORE", "LIMIT", 0, count, "WITHSCORES")
+            found = await main.connection.command("ZRANGE", main.keys.users(), *how)
+            ids = [str(int(float(score))) for score in found[1::2]]
+            if not ids:
+                return
+            yield ids
+            after = ids[-1]
 
     async def pairs(self, user_ids: Sequence[str]) -> list[tuple[str, str]]:
         """(user id, torrent id) of what these users have, and had. A torrent that is completed meanwhile moves from

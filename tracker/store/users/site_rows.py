@@ -12,7 +12,6 @@ from tracker.store.sharding.shards import Shard, Shards, in_parts, scan
 from tracker.store.swarms.connect_checks import ConnectChecks, any_connectable
 from tracker.store.users.rules import Groups
 from tracker.store.users.sums import UserSums
-from tracker.store.users.users import Users
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, SOCKET_LENGTH, endpoints_of, pack_endpoint
 
 SiteRow = dict[str, Any]
@@ -62,7 +61,6 @@ class SiteRows:
     ``clock`` returns epoch seconds."""
 
     _shards: Shards
-    _users: Users
     _sums: UserSums
     _groups: Groups
     _checks: ConnectChecks
@@ -177,13 +175,6 @@ class SiteRows:
             )
             found += (row if isinstance(row, list) else [] for row in rows)
         return found
-
-    async def all_users(self) -> AsyncIterator[list[str]]:
-        """The ids of all users, in parts."""
-        offset = 0
-        while page := await self._users.page(offset, ROWS_A_CALL):
-            offset += len(page)
-            yield [user.user_id for user in page]
 
     async def all_torrents(self) -> AsyncIterator[tuple[list[str], list[PeerOnTorrent]]]:
         """The ids of all torrents, in parts, and their active peers."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tracker.store.changes.changes import Change
 from tracker.store.store import Store
-from tracker.store.users.site_rows import PeerOnTorrent, SiteRow, UserOnTorrent
+from tracker.store.users.site_rows import ROWS_A_CALL, PeerOnTorrent, SiteRow, UserOnTorrent
 from tracker.workers.site.columns import with_agent
 from tracker.workers.site.mapping import Rows, SiteMapping
 from tracker.workers.site.writer import Key, TableWriter, Written
@@ -94,13 +94,13 @@ class RowReader:
     async def all(self) -> AsyncIterator[Named]:
         """The keys of all rows, in parts: of users with what they have on torrents, then of torrents with their active
         peers."""
-        rows = self._store.site_rows
+        history = self._store.user_history
         if self._wanted.keys() & {"users", "history", "unregistered"}:
-            async for ids in rows.all_users():
-                pairs = await self._store.user_history.pairs(ids) if "history" in self._wanted else []
+            async for ids in history.user_ids(ROWS_A_CALL):
+                pairs = await history.pairs(ids) if "history" in self._wanted else []
                 yield Named(users=dict.fromkeys(ids), history=dict.fromkeys(starmap(UserOnTorrent, pairs)))
         if "torrents" in self._wanted or "peers" in self._wanted:
-            async for torrents, peers in rows.all_torrents():
+            async for torrents, peers in self._store.site_rows.all_torrents():
                 yield Named(torrents=dict.fromkeys(torrents), peers=dict.fromkeys(peers, OfPeer()))
 
     def gone(self, writer: TableWriter, named: Named, found: Sequence[SiteRow]) -> list[Key]:
