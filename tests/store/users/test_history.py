@@ -216,3 +216,12 @@ async def test_without_accounts_no_peer_is_remembered(redis_url: str, prefix: st
         row = PeerThere("7", await known(store), peer_id(1).hex(), 1000, 0, 0, int(store.clock.now), 1)
         await store.user_history.remember_peers([row], again=False)
         assert not await store.redis.exists(store.keys.peer(row.torrent_id, peer_id(1)))
+
+
+async def test_all_users_are_walked_although_one_is_deleted_meanwhile(private: Store) -> None:
+    """A walk by the number of users before would pass over the next one."""
+    seen: list[str] = []
+    async for ids in private.user_history.user_ids(1):
+        seen += ids
+        await private.users.delete(ids[0])
+    assert seen == ["7", "8"]
