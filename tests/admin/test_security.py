@@ -16,7 +16,7 @@ from loadtest import trackers
 from tests import commands
 from tests.admin.conftest import Admin, Serve
 from tests.raw_http import ask, connect
-from tracker.admin.auth.attempts import PER_ADDRESS
+from tracker.admin.auth.auth import PER_ADDRESS
 from tracker.admin.http.cookies import COOKIE
 from tracker.admin.http.problems import CONTENT_TYPE
 

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from tests.dht.test_node import Island, address, joined
-from tracker.admin.metrics.exposition import Scrape
-from tracker.admin.metrics.store_readings import StoreReadings
+from tracker.admin.metrics.exposition import Scrape, StoreReadings
 from tracker.bittorrent import InfoHash
 from tracker.runtime.dht_telemetry import DhtTelemetry
 from tracker.runtime.telemetry import Telemetry

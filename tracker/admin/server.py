@@ -16,7 +16,7 @@ from tracker.admin.http import static_files
 from tracker.admin.http.connections import STOPPING, Limits, serving, size_limit_middleware
 from tracker.admin.http.problems import STORE_NOTICES, problem_middleware
 from tracker.admin.metrics import exposition
-from tracker.admin.pages import sign_in
+from tracker.admin.pages.system import sign_in_routes
 from tracker.settings.admin import AdminSettings
 from tracker.system.listeners import open_listeners
 from tracker.wire.http_reply import ready_text
@@ -66,7 +66,7 @@ def make_app(context: AdminContext, settings: AdminSettings, addresses: Sequence
         stopping.set()
 
     app.on_shutdown.append(stop)
-    app.add_routes([*_probes(context), *sign_in.routes(context), *static_files.routes()])
+    app.add_routes([*_probes(context), *sign_in_routes(context), *static_files.routes()])
     for part in (exposition, api, pages):
         app.add_routes(part.routes(context))
     pages.setup(app)

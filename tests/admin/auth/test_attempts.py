@@ -3,8 +3,8 @@
 import pytest
 
 from tests.store.harness import Clock
-from tracker.admin.auth import attempts as module
-from tracker.admin.auth.attempts import Attempts, Pace
+from tracker.admin.auth import auth as module
+from tracker.admin.auth.auth import Attempts, Pace
 
 
 def test_failures_beyond_the_burst_have_to_wait() -> None:

@@ -14,9 +14,8 @@ from loadtest.servers import ROOT, Server
 from tests.admin.conftest import Admin
 from tests.admin.scraping import OPENMETRICS, PROMTOOL, Samples, Scrapes, needs_promtool, samples_of, scraped
 from tests.store.harness import Store, redis_of
-from tracker.admin.metrics import store_readings
-from tracker.admin.metrics.exposition import MAX_QUEUES, MAX_REASONS, Scrape
-from tracker.admin.metrics.store_readings import StoreReadings, read_store
+from tracker.admin.metrics import exposition
+from tracker.admin.metrics.exposition import MAX_QUEUES, MAX_REASONS, Scrape, StoreReadings, read_store
 from tracker.admin.metrics.table import METRICS, as_markdown
 from tracker.runtime.telemetry import Snapshot, Telemetry, merged
 from tracker.store.schema.keys import Keys
@@ -224,7 +223,7 @@ async def test_a_key_of_a_wrong_type_drops_only_its_metrics(admin: Admin) -> Non
 
 
 async def test_the_number_of_queues_is_bounded(admin: Admin) -> None:
-    for number in range(store_readings.MAX_QUEUES + 5):
+    for number in range(exposition.MAX_QUEUES + 5):
         await admin.store.jobs.enqueue(f"queue{number}")
     figures = await read_store(admin.store)
     assert len({labels[0] for name, labels in figures.values if name == "tracker_jobs"}) == 50

@@ -5,7 +5,7 @@ import aiohttp
 from tests.admin.api.api_client import program
 from tests.admin.conftest import Admin
 from tests.admin.pages.page import get
-from tracker.admin.pages.audit import PAGE
+from tracker.admin.pages.system import PAGE
 
 HASH = "ab" * 20
 

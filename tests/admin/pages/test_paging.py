@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.admin.pages.paging import numbered
+from tracker.admin.pages.forms import numbered
 
 
 def href(number: int) -> str:

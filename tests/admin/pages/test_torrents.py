@@ -11,7 +11,7 @@ from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.conftest import Private
 from tests.admin.pages.page import Page, get, send
 from tests.store.harness import Store, info_hash, update
-from tracker.admin.pages.paging import DEFAULT_SIZE
+from tracker.admin.pages.forms import DEFAULT_SIZE
 from tracker.admin.pages.torrents import MAX_FILES
 from tracker.bittorrent import InfoHash
 from tracker.settings.announces import TorrentSettings

@@ -9,7 +9,7 @@ from tests.admin.conftest import Serve
 from tests.admin.pages.conftest import Private
 from tests.admin.pages.page import Page, get, post_form, send
 from tests.store.harness import ALICE, BOB, info_hash, update
-from tracker.admin.pages.paging import DEFAULT_SIZE
+from tracker.admin.pages.forms import DEFAULT_SIZE
 from tracker.settings.model import Settings
 from tracker.settings.store import RedisSettings
 from tracker.settings.users import UserSettings

@@ -13,8 +13,7 @@ from structlog.testing import capture_logs
 from tests.admin.site.conftest import KEY, OTHER, PASSKEY, TORRENT, USER, Serve, Site
 from tests.raw_http import PATIENCE, connect
 from tracker.admin.http.connections import Limits
-from tracker.admin.metrics.exposition import Scrape
-from tracker.admin.metrics.store_readings import StoreReadings
+from tracker.admin.metrics.exposition import Scrape, StoreReadings
 from tracker.settings.model import Settings
 from tracker.settings.site import SiteSettings
 from tracker.store.access.audit import AuditEntry, AuditFilter

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.store.harness import Clock
-from tracker.admin.site.rates import WINDOWS, Rates
+from tracker.admin.site.changes import WINDOWS, Rates
 from tracker.runtime.telemetry import Snapshot, Telemetry
 
 

@@ -18,8 +18,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, RootModel, create_model
 
-from tracker.admin.auth.auth import Identity
-from tracker.admin.auth.permissions import Rule, add_rule
+from tracker.admin.auth.auth import Identity, Rule, add_rule
 from tracker.admin.auth.recording import KINDS
 from tracker.admin.context import AdminContext
 from tracker.operations.audit import Change

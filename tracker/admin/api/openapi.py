@@ -9,8 +9,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from tracker import __version__
 from tracker.admin.api.contract import ROOT, Body, Download, Endpoint, Endpoints, Export, Reply
 from tracker.admin.api.reading import IDEMPOTENCY_KEY, JSON, SHARDS_UNAVAILABLE, media_type
-from tracker.admin.auth.auth import CSRF_HEADER
-from tracker.admin.auth.permissions import RULES
+from tracker.admin.auth.auth import CSRF_HEADER, RULES
 from tracker.admin.http.cookies import COOKIE
 from tracker.admin.http.problems import CONTENT_TYPE
 from tracker.store.access.repeats import KEY

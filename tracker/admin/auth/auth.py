@@ -1,29 +1,35 @@
 """Authentication and authorization. Everything not allowed here is refused, including unknown paths.
 
-Programs send a token (``Authorization: Bearer …``). Browsers send a session cookie, set by the sign-in. permissions.py
-knows which role each route needs. Browsers attach cookies to cross-site requests too, so a change with a cookie also
+Programs send a token (``Authorization: Bearer …``). Browsers send a session cookie, set by the sign-in. RULES has the
+role that each route needs. Browsers attach cookies to cross-site requests too, so a change with a cookie also
 needs the session's CSRF token and an Origin of this port.
 
 Recent readers of /metrics are remembered for when the store is unavailable: Prometheus would lose the tracker exactly
 during an incident. A token that is revoked or expires during the outage can read metrics until the store is back, if it
 was used shortly before.
+
+Failed authentication has a rate limit, per address and in total. Only failures count, and only failures are delayed. A
+valid token is always accepted, because its address may be that of a proxy. Tokens of 256 bits cannot be guessed; the
+limit bounds load and log lines.
+
+Which role a route needs, and under which operation the audit log records a change by it, endpoints of the API and
+handlers of pages declare beside its path. A GET without a rule needs role ``read``. A change without a rule is refused.
 """
 
 import asyncio
 import hashlib
 import hmac
 import math
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from tracker.admin.auth.attempts import Attempts
 from tracker.admin.auth.hosts import SAFE_METHODS
-from tracker.admin.auth.permissions import OPEN, rule_of
 from tracker.admin.http.connections import mark_anonymous, mark_authenticated
 from tracker.admin.http.cookies import cookie_of
 from tracker.admin.http.form_body import MULTIPART, URL_ENCODED, read_form_body
@@ -32,6 +38,7 @@ from tracker.bittorrent import Address
 from tracker.errors import StoreUnavailable
 from tracker.store.access.tokens import Role, Tokens, may
 from tracker.system.logger import Logger
+from tracker.token_bucket import TokenBucket
 from tracker.wire.endpoint import pack_address
 from tracker.wire.proxy import TrustedProxies, client_address
 
@@ -235,3 +242,74 @@ async def _check_csrf(request: web.Request, expected: str) -> None:
         given = field if isinstance(field, str) else None
     if given is None or not hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode()):
         raise Problem(403, detail="missing or wrong CSRF token; reload the page")
+
+
+MAX_ADDRESSES = 4096
+"""Max addresses kept; beyond that the one with the oldest failure is dropped."""
+
+
+class Pace(NamedTuple):
+    """Allows ``burst`` failures at once, then one every ``seconds``."""
+
+    burst: int
+    seconds: float
+
+
+PER_ADDRESS = Pace(10, 6.0)
+OVERALL = Pace(200, 0.3)
+
+
+class Attempts:
+    """Counts failed attempts. ``clock`` returns monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float], per_address: Pace = PER_ADDRESS, overall: Pace = OVERALL) -> None:
+        self._clock = clock
+        self._per_address = per_address
+        self._buckets: OrderedDict[bytes, TokenBucket] = OrderedDict()
+        self._all = _bucket(overall, clock())
+
+    def failed(self, address: str) -> float:
+        """Counts a failure. Returns 0.0, or the seconds to wait if there were too many."""
+        now = self._clock()
+        # Of IPv6 the /64, because a client usually controls all of it. A unix socket has no address.
+        name = (pack_address(address.partition("%")[0]) or b"")[:8]
+        bucket = self._buckets.setdefault(name, _bucket(self._per_address, now))
+        self._buckets.move_to_end(name)
+        while len(self._buckets) > MAX_ADDRESSES:
+            self._buckets.popitem(last=False)
+        return max(_take(bucket, now), _take(self._all, now))
+
+
+def _bucket(pace: Pace, now: float) -> TokenBucket:
+    return TokenBucket(1 / pace.seconds, pace.burst, now)
+
+
+def _take(bucket: TokenBucket, now: float) -> float:
+    return 0.0 if bucket.take(now) else bucket.wait(now)
+
+
+OPEN = frozenset({"/health", "/ready", "/sign-in", "/static/{path}"})
+"""The routes without authentication. They show nothing about the tracker but its health."""
+
+
+class Rule(NamedTuple):
+    """``role``: the lowest role that may use the route. ``operation``: its name in the audit log; empty: no change."""
+
+    role: Role
+    operation: str = ""
+
+
+RULES: dict[str, Rule] = {"POST /sign-out": Rule("read")}
+"""By method and route."""
+
+
+def add_rule(method: str, path: str, rule: Rule) -> None:
+    """``path``: its placeholders may have patterns, which the route has not."""
+    RULES[f"{method} {re.sub(r':[^}]*', '', path)}"] = rule
+
+
+def rule_of(method: str, route: str) -> Rule | None:
+    """The rule of a route, which is a path with placeholders; None: the route is closed."""
+    if method in SAFE_METHODS:
+        return RULES.get(f"GET {route}", Rule("read"))
+    return RULES.get(f"{method} {route}")

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import CONTENT_TYPE, Handler
-from tracker.admin.pages import audit, clients, dht, history, jobs, overview, system, torrents, users, work, world
+from tracker.admin.pages import clients, dht, history, jobs, overview, system, torrents, users, work, world
 from tracker.admin.pages.rendering import Pages, render, template_environment
 
 
@@ -33,7 +33,7 @@ _PAGES: Sequence[type[Pages]] = (
     clients.ClientPages,
     system.SystemPages,
     system.TokenPage,
-    audit.AuditPage,
+    system.AuditPage,
 )
 
 

@@ -7,8 +7,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import Form, cursor_number, page_number, read_form
-from tracker.admin.pages.paging import turned
+from tracker.admin.pages.forms import Form, cursor_number, page_number, read_form, turned
 from tracker.admin.pages.rendering import Pages, done, get, post
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix

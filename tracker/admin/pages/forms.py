@@ -1,6 +1,11 @@
-"""Reads forms and URLs of the dashboard: texts, checkboxes, files, page numbers. Callers are authenticated."""
+"""Reads forms and URLs of the dashboard: texts, checkboxes, files, the options of lists, page numbers. Callers are
+authenticated."""
 
 import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
+from urllib.parse import urlencode
 
 from aiohttp import web
 from multidict import MultiDictProxy
@@ -73,3 +78,154 @@ def cursor_number(text: str) -> int:
 async def read_form(request: web.Request) -> Form:
     """The form, without fields for a GET. Raises Problem for a malformed form, and HTTPRequestEntityTooLarge."""
     return Form(await read_form_body(request))
+
+
+SIZES = (25, 50, 100)
+"""Rows of a page. A form with more checkboxes has too many fields."""
+DEFAULT_SIZE = 50
+_MAX_SEARCH_LENGTH = 200
+_MAX_CURSOR_LENGTH = 4000
+_AROUND = 2
+"""Page numbers on each side of the current one."""
+
+
+def numbered(page: int, size: int, shown: int, total: int | None, href: Callable[[int], str]) -> dict[str, Any]:
+    """The variables of the macro ``paging`` for a list whose number of entries is known. ``page`` begins with 1;
+    ``shown``: rows of this page."""
+    first, count = (page - 1) * size, total or 0
+    last_page = max(1, -(-count // size))
+    around = range(max(1, page - _AROUND), min(last_page, page + _AROUND) + 1)
+    numbers = sorted({1, *around, last_page}) if last_page > 1 else []
+    return {
+        "first": first + 1,
+        "last": first + shown if shown else 0,
+        "total": count,
+        "previous_url": href(page - 1) if page > 1 else "",
+        "next_url": href(page + 1) if first + size < count else "",
+        "numbers": [(number, href(number), number == page) for number in numbers],
+    }
+
+
+def turned(path: str, number: int, size: int, total: int, name: str = "page", part: str = "") -> dict[str, Any]:
+    """The variables of the macro ``paging`` for a list without page numbers. ``path`` may have a query, ``name`` is
+    that of the page in it, and ``part`` that of the list on its page."""
+    first, before = (number - 1) * size, f"{path}{'&' if '?' in path else '?'}{name}="
+    return {
+        "first": first + 1,
+        "total": total,
+        "previous_url": f"{before}{number - 1}{part}" if number > 1 else "",
+        "next_url": f"{before}{number + 1}{part}" if first + size < total else "",
+    }
+
+
+def exports_of(path: str, query: Mapping[str, object]) -> list[tuple[str, str]]:
+    """(URL, label) of the exports of a list."""
+    kinds = (("csv", "CSV"), ("json-lines", "JSON lines"))
+    return [(f"/api/v1{path}/{kind}?{urlencode(query)}", label) for kind, label in kinds]
+
+
+class Heading(NamedTuple):
+    """A sortable column. ``order``: its value of aria-sort; empty if the list is not sorted by it."""
+
+    name: str
+    label: str
+    href: str
+    order: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """The options of a list in the URL: search text, filters, sorting, page. Invalid values become defaults."""
+
+    path: ClassVar[str]
+    sorts: ClassVar[Mapping[Any, str]]
+    """Orders, with their column headings."""
+    choices: ClassVar[Mapping[str, Mapping[str, str]]]
+    """Filters, with their values and labels."""
+    lowest_first: ClassVar[tuple[str, ...]]
+    """Orders that the first click on a heading sorts ascending."""
+
+    sort: Any = ""
+    descending: bool = False
+    text: str = ""
+    page: int = 1
+    cursor: str = ""
+    size: int = DEFAULT_SIZE
+
+    @classmethod
+    def read(cls, request: web.Request) -> Self:
+        asked, usual = request.query, cls()
+        sort, order, size = (asked.get(name, "") for name in ("sort", "order", "size"))
+        chosen = {name: asked.get(name, "") for name in cls.choices}
+        return cls(
+            **{name: value for name, value in chosen.items() if value in cls.choices[name]},
+            sort=sort if sort in cls.sorts else usual.sort,
+            descending=order == "desc" if order in ("asc", "desc") else usual.descending,
+            text=clean(asked.get("q", ""), _MAX_SEARCH_LENGTH),
+            page=page_number(asked.get("page", "")),
+            cursor=cls.checked(clean(asked.get("cursor", ""), _MAX_CURSOR_LENGTH)),
+            size=int(size) if size in map(str, SIZES) else DEFAULT_SIZE,
+        )
+
+    @staticmethod
+    def checked(cursor: str) -> str:
+        """The cursor; empty if it is invalid."""
+        return cursor
+
+    @property
+    def flags(self) -> Mapping[str, object]:
+        """The filters as the API names them; None: without it."""
+        raise NotImplementedError
+
+    def href(self, *, page: int = 1, cursor: str = "") -> str:
+        """The URL of a page of this list; defaults are left out. A search has an order of its own."""
+        usual, order = self.__class__(), "desc" if self.descending else "asc"
+        parts = {
+            "q": self.text,
+            **{name: getattr(self, name) for name in self.choices},
+            "sort": "" if self.text or self.sort == usual.sort else self.sort,
+            "order": "" if self.text or self.descending == usual.descending else order,
+            "size": "" if self.size == DEFAULT_SIZE else self.size,
+            "page": page if page > 1 else "",
+            "cursor": cursor,
+        }
+        query = urlencode({name: value for name, value in parts.items() if value})
+        return f"{self.path}?{query}" if query else self.path
+
+    @property
+    def here(self) -> str:
+        """The query string of this page."""
+        return self.href(page=self.page, cursor=self.cursor).removeprefix(self.path)
+
+    @property
+    def exports(self) -> list[tuple[str, str]]:
+        """Those of this list, as of ``exports_of``."""
+        parts = {name: str(flag).lower() for name, flag in self.flags.items() if flag is not None}
+        ordered = {"sort": self.sort, "order": "desc" if self.descending else "asc"}
+        return exports_of(self.path, parts | ({"q": self.text} if self.text else ordered))
+
+    def headings(self) -> list[Heading]:
+        """None for a search."""
+        state = "descending" if self.descending else "ascending"
+        return [
+            Heading(name, label, self._sorted(name), state if name == self.sort else "")
+            for name, label in ({} if self.text else self.sorts).items()
+        ]
+
+    def _sorted(self, name: str) -> str:
+        descending = not self.descending if name == self.sort else name not in self.lowest_first
+        return replace(self, sort=name, descending=descending).href()
+
+    def numbered(self, shown: int, total: int | None) -> dict[str, Any]:
+        return numbered(self.page, self.size, shown, total, lambda number: self.href(page=number))
+
+    def unnumbered(self, shown: int, cursor: str) -> dict[str, Any]:
+        """The variables of the macro ``paging`` for a list that is read on from a cursor."""
+        return {
+            "first": 1,
+            "last": shown,
+            "total": None,
+            "previous_url": self.href() if self.cursor else "",
+            "next_url": self.href(cursor=cursor) if cursor else "",
+            "numbers": [],
+        }

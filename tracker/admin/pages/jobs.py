@@ -7,8 +7,7 @@ from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import Form, page_number, read_form
-from tracker.admin.pages.paging import turned
+from tracker.admin.pages.forms import Form, page_number, read_form, turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.errors import ClientError, Conflict, existing
 from tracker.operations import service

@@ -14,8 +14,7 @@ import jinja2
 from aiohttp import web
 
 from tracker import __version__
-from tracker.admin.auth.auth import IDENTITY
-from tracker.admin.auth.permissions import Rule, add_rule
+from tracker.admin.auth.auth import IDENTITY, Rule, add_rule
 from tracker.admin.context import CONTEXT, AdminContext
 from tracker.admin.http.static_files import read_all
 from tracker.admin.pages.formats import FILTERS, ratio
@@ -101,15 +100,6 @@ class Link(NamedTuple):
     label: str
     icon: str
     admin_only: bool = False
-
-
-class Heading(NamedTuple):
-    """A sortable column. ``order``: its value of aria-sort; empty if the list is not sorted by it."""
-
-    name: str
-    label: str
-    href: str
-    order: str
 
 
 NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (

@@ -12,8 +12,7 @@ from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.form_body import File
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import Form, cursor_number, page_number, read_form, read_rule
-from tracker.admin.pages.paging import SIZES, ListQuery, turned
+from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, page_number, read_form, read_rule, turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.admin.pages.world import readable
 from tracker.admin.world import country_name

@@ -13,8 +13,7 @@ from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import Form, cursor_number, page_number, read_rule
-from tracker.admin.pages.paging import SIZES, ListQuery, turned
+from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, page_number, read_rule, turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, NotFound, existing

@@ -8,8 +8,7 @@ from aiohttp import web
 from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import Form, clean, page_number, read_form
-from tracker.admin.pages.paging import turned
+from tracker.admin.pages.forms import Form, clean, page_number, read_form, turned
 from tracker.admin.pages.rendering import Pages, done, get, post
 from tracker.errors import ClientError
 from tracker.operations.work import add_items, create_project, is_address, items_of, policy_preview, purge_items

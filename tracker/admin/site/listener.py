@@ -13,8 +13,7 @@ from aiohttp import web
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from tracker.admin.api.reading import first_error
-from tracker.admin.auth.attempts import Attempts
-from tracker.admin.auth.auth import remote_address, too_many
+from tracker.admin.auth.auth import Attempts, remote_address, too_many
 from tracker.admin.context import AdminContext
 from tracker.admin.http.connections import (
     Connection,
@@ -26,8 +25,7 @@ from tracker.admin.http.connections import (
 )
 from tracker.admin.http.problems import Handler, Problem, describe_request, problem_middleware
 from tracker.admin.site import ocelot
-from tracker.admin.site.changes import SiteCall
-from tracker.admin.site.rates import Rates
+from tracker.admin.site.changes import Rates, SiteCall
 from tracker.admin.site.unit3d import CALLS, Unit3dCall
 from tracker.bittorrent import HASH_LENGTH
 from tracker.errors import ClientError
