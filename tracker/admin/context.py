@@ -1,7 +1,7 @@
 """The objects that all parts of the admin port share."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -19,8 +19,6 @@ MAX_BATCHES = 2
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """Limits on the event streams of the dashboard."""
-
     streams: int = 64
     """Max open streams; further ones get status 503."""
     streams_per_token: int = 32
@@ -78,3 +76,41 @@ class AdminContext:
 
 
 CONTEXT = web.AppKey("context", AdminContext)
+
+
+EVERYWHERE = ("0.0.0.0", "[::]", "*")
+
+
+def announce_urls(context: AdminContext, host: str = "", passkey: str = "") -> list[str]:
+    """The configured ones; else one URL per address for peers, over HTTP, UDP and WebSockets, in this order.
+
+    Wildcard addresses are replaced by ``host``, the Host header of the request. They are left out where that is this
+    machine, which a tunnel may have made of another one. Behind proxies nothing is known. ``passkey`` is part of a
+    user's URL.
+    """
+    settings = context.settings
+    if settings.announce.urls or settings.http.trusted_proxies:
+        return settings.announce.urls_of(passkey)
+    path, name = f"/{passkey}/announce" if passkey else "/announce", _name(host)
+    urls = [f"http://{place.removesuffix(':80')}{path}" for place in _places(context.listening, name)]
+    urls += [f"udp://{place}{path}" for place in _places(context.udp, name)]
+    if settings.serves_websockets:
+        urls += [f"ws{url.removeprefix('http')}" for url in urls if url.startswith("http:")]
+    return list(dict.fromkeys(urls))
+
+
+def _places(listen: Sequence[str], name: str) -> Iterator[str]:
+    for address in listen:
+        if address.startswith("unix:"):
+            continue
+        at, _, port = address.rpartition(":")
+        at = name if at in EVERYWHERE else at
+        if at and port != "0":  # 0: chosen by the system at startup
+            yield f"{at}:{port}"
+
+
+def _name(host: str) -> str:
+    """``host`` without its port; an IPv6 address keeps its brackets. Empty for this machine."""
+    bracketed, bracket, _ = host.partition("]")
+    name = f"{bracketed}]" if bracket else host.partition(":")[0]
+    return "" if name in ("localhost", "[::1]") or name.startswith("127.") else name

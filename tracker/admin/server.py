@@ -45,7 +45,6 @@ async def serve_admin(
 
 
 def make_app(context: AdminContext, settings: AdminSettings, addresses: Sequence[str]) -> web.Application:
-    """The application for these addresses."""
     proxies = TrustedProxies(context.settings.http.trusted_proxies)
     names = [*settings.hosts, *([urlsplit(settings.url).hostname or ""] if settings.url else [])]
     access = Access(context.store.tokens, asyncio.get_running_loop().time, proxies)

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
 from tracker.store.jobs.jobs import Jobs
-from tracker.store.jobs.records import REPROCESS, REPROCESS_RETRIES, Enqueued
+from tracker.store.jobs.records import DHT_LOOKUP, REPROCESS, REPROCESS_RETRIES, Enqueued
 from tracker.store.schema.record import Field
 from tracker.store.store import Store
 
@@ -61,3 +62,9 @@ async def statistics(store: Store) -> Statistics:
         totals=await store.counters.totals(),
         failures=await main_or(store.counters.failures(), {}),
     )
+
+
+async def look_up(store: Store, info_hash: InfoHash, now: float) -> Enqueued:
+    """Starts a job that looks up a torrent in the DHT. Raises Conflict."""
+    await store.dht_nodes.check_lookup(store.dht_torrents, info_hash, now)
+    return await store.jobs.enqueue(DHT_LOOKUP, {"info_hash": info_hash.hex()}, max_retries=0)

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
@@ -63,12 +64,12 @@ async def test_exceptions_become_problem_details(error: Exception, status: int, 
 
 
 async def test_a_problem_can_have_extra_members() -> None:
-    error = Problem(422, "Odd", "look", headers={"X-More": "yes"}, errors=[{"field": "name"}])
+    error = Problem(422, detail="look", headers={"X-More": "yes"}, errors=[{"field": "name"}])
     async with answering(raising(error)) as url, aiohttp.ClientSession() as client:
         response = await client.get(url)
         assert await response.json() == {
             "type": "about:blank",
-            "title": "Odd",
+            "title": HTTPStatus(422).phrase,
             "status": 422,
             "detail": "look",
             "errors": [{"field": "name"}],

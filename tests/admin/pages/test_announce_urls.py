@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.admin.conftest import Admin, Serve
-from tracker.admin.pages.announce_urls import announce_urls
+from tracker.admin.context import announce_urls
 from tracker.settings.announces import AnnounceSettings
 from tracker.settings.model import Settings
 

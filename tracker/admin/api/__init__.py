@@ -10,6 +10,7 @@ from functools import cache
 import aiohttp_jinja2
 import orjson
 from aiohttp import web
+from jinja2 import Template
 from markupsafe import Markup
 
 from tracker.admin.api import (
@@ -28,7 +29,7 @@ from tracker.admin.api import (
 )
 from tracker.admin.api.contract import Endpoints
 from tracker.admin.api.openapi import Schema, document
-from tracker.admin.api.reading import routes as routes_of
+from tracker.admin.api.reading import route
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.formats import prose
 from tracker.admin.pages.rendering import render
@@ -67,8 +68,12 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
     async def describe(request: web.Request) -> web.Response:
         return web.Response(body=await asyncio.to_thread(_document_text), content_type="application/json")
 
-    endpoints = [endpoint for group in GROUPS for endpoint in group.all]
-    return [web.get("/api/openapi.json", describe), _page(), *routes_of(context, endpoints)]
+    async def show(request: web.Request) -> web.Response:
+        template = aiohttp_jinja2.get_env(request.app).get_template("parts/api_body.html")
+        return render(request, "api.html", {"body": await asyncio.to_thread(_rendered, template)})
+
+    declared = [route(context, endpoint) for group in GROUPS for endpoint in group.all]
+    return [web.get("/api/openapi.json", describe), web.get("/api", show), *declared]
 
 
 @cache
@@ -82,18 +87,10 @@ def _document_text() -> bytes:
     return orjson.dumps(_described(), option=orjson.OPT_INDENT_2)
 
 
-def _page() -> web.AbstractRouteDef:
-    rendered: list[Markup] = []
-
-    async def show(request: web.Request) -> web.Response:
-        if not rendered:  # slow enough for a thread, and the same for every user
-            template = aiohttp_jinja2.get_env(request.app).get_template("parts/api_body.html")
-            described = await asyncio.to_thread(_described)
-            body = await asyncio.to_thread(template.render, document=described, kind=kind, prose=prose)
-            rendered.append(Markup(body))  # noqa: S704  # escaped there
-        return render(request, "api.html", {"body": rendered[0]})
-
-    return web.get("/api", show)
+@cache
+def _rendered(template: Template) -> Markup:
+    """Slow enough for a thread, and the same for every user."""
+    return Markup(template.render(document=_described(), kind=kind, prose=prose))  # noqa: S704  # escaped there
 
 
 def kind(schema: Schema) -> str:

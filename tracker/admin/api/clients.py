@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import Hex, InfoHashText, LineText, Moment, Page, Paged, Period, ReasonText
+from tracker.admin.api.models import Hex, InfoHashText, LineText, Moment, Page, Paged, PeriodQuery, ReasonText
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import existing
 from tracker.operations.peers import format_prefix, parse_prefix
@@ -81,10 +81,6 @@ class SoftwarePage(Page[SoftwareRow]):
     """Clients, highest count first."""
 
 
-class SoftwareQuery(Paged):
-    period: Period = "all"
-
-
 @endpoints.get("/clients", "List allowed clients")
 async def list_all(call: Call, query: Paged) -> ClientPage:
     """Applies only if TRACKER_CLIENTS__ALLOW_LIST is true."""
@@ -94,9 +90,8 @@ async def list_all(call: Call, query: Paged) -> ClientPage:
 
 @endpoints.put("/clients/{prefix}", "Allow a client", "client.allow")
 async def allow(call: Call, prefix: PrefixText, body: ClientPut) -> ClientRow:
-    wanted = parse_prefix(prefix)
-    await call.store.allow_list.add(wanted, body.name)
-    return ClientRow(prefix=format_prefix(wanted), name=body.name)
+    await call.store.allow_list.add(parse_prefix(prefix), body.name)
+    return ClientRow(prefix=prefix, name=body.name)
 
 
 @endpoints.delete(
@@ -117,9 +112,8 @@ async def list_denied(call: Call, query: Paged) -> DeniedClientPage:
 @endpoints.put("/denied-clients/{prefix}", "Deny a client", "client.deny", conflict="The list is full.")
 async def deny(call: Call, prefix: PrefixText, body: DeniedClientPut) -> DeniedClientRow:
     """At most 1,000 prefixes."""
-    wanted = parse_prefix(prefix)
-    await call.store.deny_list.add(wanted, body.reason)
-    return DeniedClientRow(prefix=format_prefix(wanted), reason=body.reason)
+    await call.store.deny_list.add(parse_prefix(prefix), body.reason)
+    return DeniedClientRow(prefix=prefix, reason=body.reason)
 
 
 @endpoints.delete(
@@ -130,7 +124,7 @@ async def undeny(call: Call, prefix: PrefixText) -> None:
 
 
 @endpoints.get("/software/{kind}", "List clients by count")
-async def software(call: Call, kind: Literal["joins", "failures"], query: SoftwareQuery) -> SoftwarePage:
+async def software(call: Call, kind: Literal["joins", "failures"], query: PeriodQuery) -> SoftwarePage:
     """By joins, or by refusals and their reason. Names are self-reported. Rare clients are dropped."""
     seen = call.store.client_software
     ranked = await seen.top(kind, query.period, query.limit, query.offset)

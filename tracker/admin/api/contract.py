@@ -229,5 +229,5 @@ def _path_model(path: str, hints: Mapping[str, Any]) -> type[BaseModel] | None:
     names = _PLACEHOLDER.findall(path)
     if not names:
         return None
-    fields = {name: (hints[name], ...) for name in names}
-    return cast("type[BaseModel]", create_model("Path", **cast("Any", fields)))
+    fields: Any = {name: (hints[name], ...) for name in names}
+    return cast("type[BaseModel]", create_model("Path", **fields))

@@ -8,8 +8,8 @@ from tracker.admin.api.models import Hex, InfoHashText, Items, Moment, Page, Pag
 from tracker.admin.api.torrents import TorrentRow, known, rows
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import existing
+from tracker.operations import service
 from tracker.store.dht.status import Mode, NodeStatus, State
-from tracker.store.jobs.records import DHT_LOOKUP
 
 endpoints = Endpoints("dht", "Nodes of the DHT that trackers on this store run, and what they found.")
 
@@ -117,9 +117,7 @@ async def look_up(call: Call, info_hash: InfoHashText) -> JobEnqueued:
     node answers."""
     torrent = await known(call, info_hash)
     existing(torrent.registered, "torrent")
-    store, wanted = call.store, torrent.info_hash
-    await store.dht_nodes.check_lookup(store.dht_torrents, wanted, call.context.clock())
-    return JobEnqueued.from_record(await store.jobs.enqueue(DHT_LOOKUP, {"info_hash": wanted.hex()}, max_retries=0))
+    return JobEnqueued.from_record(await service.look_up(call.store, torrent.info_hash, call.context.clock()))
 
 
 def _row(status: NodeStatus, now: float) -> DhtNodeRow:

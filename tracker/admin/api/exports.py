@@ -121,17 +121,12 @@ async def _chunks(read: Read, part: Part, start: str, limit: int, columns: Seque
         if error:
             break
     if not columns:
-        yield json_lines([_end(number, part, error)])
+        since = {"next_updated_since": part.since} if part.since and not part.cursor else {}
+        why = {"error": error} if error else {}
+        yield json_lines([{"rows": number, "next_cursor": part.cursor or None, **since, **why}])
     elif part.cursor:
-        why = f": {error}" if error else ""
-        yield f"# ends early after {number} rows{why}; next_cursor: {part.cursor}\r\n".encode()
-
-
-def _end(number: int, part: Part, error: str) -> dict[str, Any]:
-    end: dict[str, Any] = {"rows": number, "next_cursor": part.cursor or None}
-    if part.since and not part.cursor:
-        end["next_updated_since"] = part.since
-    return end | {"error": error} if error else end
+        reason = f": {error}" if error else ""
+        yield f"# ends early after {number} rows{reason}; next_cursor: {part.cursor}\r\n".encode()
 
 
 class AuditExport(AuditQuery):
@@ -152,8 +147,6 @@ def _list(
     columns: Sequence[str],
     **options: Any,
 ) -> None:
-    """Declares the exports of a list: as CSV, and as JSON lines."""
-
     async def as_csv(call: Call, query: Any) -> ListCsv:
         return ListCsv(**await export(partial(part, call, query), f"{name}.csv", query.cursor, query.limit, columns))
 

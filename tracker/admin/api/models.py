@@ -103,26 +103,19 @@ RulesValue = Annotated[_RulesText, BeforeValidator(_rules_text, json_schema_inpu
 StoredRules = Annotated[float | str, Field(description="A number; with several rules, or a name, the text of all.")]
 
 
-def _digits(value: object) -> object:
-    """Digits only: int() also accepts signs, spaces and underscores."""
-    if isinstance(value, str) and not (value.isascii() and value.isdigit() and len(value) <= 20):
-        raise ValueError("must be a whole number in digits")
-    return value
-
-
 def number(value: object) -> object:
-    """A number of a query string where only some numbers are valid."""
-    return int(value) if isinstance(value, str) and _digits(value) else value
+    """A number of a query string or a form, in digits only: int() also accepts signs, spaces and underscores."""
+    if not isinstance(value, str):
+        return value
+    if not (value.isascii() and value.isdigit() and len(value) <= 20):
+        raise ValueError("must be a whole number in digits")
+    return int(value)
 
 
 def _true_or_false(value: object) -> object:
     if isinstance(value, str) and value not in ("true", "false"):
         raise ValueError("must be true or false")
     return value
-
-
-def _lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
 
 
 def _not_zero(number: int) -> int:
@@ -163,10 +156,10 @@ OwnIdValue = Annotated[_OwnIdText, BeforeValidator(_digits_of, json_schema_input
 
 
 # The bounds precede the validator: after it, pydantic checks them but leaves them out of the schema.
-Whole = Annotated[int, Field(ge=0, le=MAX_INTEGER), BeforeValidator(_digits)]
+Whole = Annotated[int, Field(ge=0, le=MAX_INTEGER), BeforeValidator(number)]
 """A number in a query string."""
-Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_digits)]
-Cursor = Annotated[int, Field(ge=0, le=2**64 - 1), BeforeValidator(_digits)]
+Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(number)]
+Cursor = Annotated[int, Field(ge=0, le=2**64 - 1), BeforeValidator(number)]
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER), BeforeValidator(_integral)]
 """A number in JSON."""
 End = Annotated[
@@ -181,11 +174,11 @@ MultiplierEnd = Annotated[
 ]
 Flag = Annotated[bool, BeforeValidator(_true_or_false)]
 """A boolean in a query string."""
-FormEnd = Annotated[_RuleEnd, BeforeValidator(_digits)]
+FormEnd = Annotated[_RuleEnd, BeforeValidator(number)]
 """When something ends, in a form."""
 FormRules = _RulesText
 """A multiplier or its rules, in a form."""
-FormFlag = Annotated[bool, BeforeValidator(_true_or_false), BeforeValidator(_lower)]
+FormFlag = Annotated[Flag, BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)]
 """A boolean in a form; generated Python clients send ``False``."""
 
 
@@ -253,6 +246,10 @@ Period = Annotated[
         examples=["all", "2026-11"],
     ),
 ]
+
+
+class PeriodQuery(Paged):
+    period: Period = "all"
 
 
 M = TypeVar("M", bound=BaseModel)

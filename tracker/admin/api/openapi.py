@@ -54,7 +54,6 @@ class ProblemDetails(Reply):
 
 
 def document(groups: Sequence[Endpoints]) -> Schema:
-    """The document of these endpoints."""
     endpoints = [endpoint for group in groups for endpoint in group.all]
     references, components = _schemas(endpoints)
     paths: dict[str, Schema] = {}
@@ -130,11 +129,9 @@ def _operation(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
     }
     if endpoint.description:
         operation["description"] = endpoint.description
-    parameters = [
-        *_parameters("path", endpoint.path_model),
-        *_parameters("query", endpoint.query),
-        *([_IDEMPOTENCY_KEY] if endpoint.repeatable else []),
-    ]
+    parameters = [*_parameters("path", endpoint.path_model), *_parameters("query", endpoint.query)]
+    if endpoint.repeatable:
+        parameters.append(_IDEMPOTENCY_KEY)
     if parameters:
         operation["parameters"] = parameters
     if endpoint.body is not None:
@@ -168,12 +165,10 @@ def _parameter(schema: Schema) -> Schema:
 
 
 def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) -> Schema:
-    responses: Schema = {str(endpoint.status): _success(endpoint, references)}
+    success = _success(endpoint, references)
+    responses: Schema = {str(endpoint.status): success}
     if endpoint.reply is not None and endpoint.reply.known_text:
-        responses["200"] = {
-            "description": endpoint.reply.known_text,
-            "content": _success(endpoint, references)["content"],
-        }
+        responses["200"] = {"description": endpoint.reply.known_text, "content": success["content"]}
     errors = {
         401: "Missing or invalid token or session, or not valid from this address.",
         403: "Another role is needed, or the origin or CSRF token is wrong.",
@@ -205,9 +200,6 @@ def _success(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) -> S
         content = {JSON: {"schema": references[endpoint.reply]}}
     success: Schema = {"description": (endpoint.reply.__doc__ or endpoint.summary).splitlines()[0], "content": content}
     if endpoint.location:
-        where = {
-            "description": "The path of the new resource.",
-            "schema": {"type": "string", "format": "uri-reference"},
-        }
-        success["headers"] = {"Location": where}
+        path = {"type": "string", "format": "uri-reference"}
+        success["headers"] = {"Location": {"description": "The path of the new resource.", "schema": path}}
     return success

@@ -62,16 +62,23 @@ def media_type(model: BodyModel) -> str:
 async def _body(model: BodyModel, request: web.Request) -> Body | Form | Lines:
     if request.content_type != media_type(model):
         raise Problem(415, detail=f"send a body of type {media_type(model)}")
+    if issubclass(model, Body):
+        check_size(request, model.max_bytes)
+    try:
+        data = await request.read()
+    except HttpProcessingError:
+        raise Problem(400, detail="the body does not match its encoding headers") from None
     if issubclass(model, Lines):
-        return await _lines(model, request)
+        try:
+            return model(data.decode())
+        except UnicodeDecodeError:
+            raise Problem(400, detail="the body is not UTF-8 text") from None
     if issubclass(model, Form):
-        return _checked(model, await _fields(request), "body")
-    return await _json(model, request)
+        return _checked(model, _fields(request.headers["Content-Type"], data), "body")
+    return _json(model, data)
 
 
-async def _json(model: type[Body], request: web.Request) -> Body:
-    check_size(request, model.max_bytes)
-    data = await _data(request)
+def _json(model: type[Body], data: bytes) -> Body:
     if len(data) > model.max_bytes:  # the request had no Content-Length
         raise web.HTTPRequestEntityTooLarge(max_size=model.max_bytes, actual_size=len(data))
     if model.max_bytes > Body.max_bytes:
@@ -94,29 +101,14 @@ def _check_names(data: bytes) -> None:
         raise invalid([("body", "", "too many fields")])
 
 
-async def _fields(request: web.Request) -> dict[str, Any]:
+def _fields(content_type: str, data: bytes) -> dict[str, Any]:
     """The fields of a form: texts, and contents of files."""
-    data = await _data(request)
     try:
-        found = parse_form(request.headers["Content-Type"], data)
+        found = parse_form(content_type, data)
     except ValueError:
         raise Problem(400, detail="malformed form body") from None
     contents = [(name, field.content if isinstance(field, File) else field) for name, field in found]
     return _single(MultiDict(contents), "body")
-
-
-async def _lines(model: type[Lines], request: web.Request) -> Lines:
-    try:
-        return model((await _data(request)).decode())
-    except UnicodeDecodeError:
-        raise Problem(400, detail="the body is not UTF-8 text") from None
-
-
-async def _data(request: web.Request) -> bytes:
-    try:
-        return await request.read()
-    except HttpProcessingError:
-        raise Problem(400, detail="the body does not match its encoding headers") from None
 
 
 def _single(values: MultiMapping[Any], place: Place) -> dict[str, Any]:
@@ -170,11 +162,7 @@ SHARDS_UNAVAILABLE, MAIN_UNAVAILABLE = "shards_unavailable", "main_unavailable"
 """The member of a reply that names the shards that it leaves out."""
 
 
-def routes(context: AdminContext, endpoints: Iterable[Endpoint]) -> list[web.AbstractRouteDef]:
-    return [_route(context, endpoint) for endpoint in endpoints]
-
-
-def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
+def route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
     async def handle(request: web.Request) -> web.Response:
         arguments = await read(endpoint, request)
         keys = request.headers.getall(IDEMPOTENCY_KEY, ())
@@ -182,9 +170,7 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
             why = "is given more than once" if endpoint.repeatable else "is not taken by this call"
             raise Problem(400, detail=f"{IDEMPOTENCY_KEY} {why}")
         try:
-            if not keys:
-                return await _answer(context, endpoint, request, arguments)
-            return await _answer_once(context, endpoint, request, arguments, keys[0])
+            return await _answer(context, endpoint, request, arguments, keys[0] if keys else None)
         except (NotFound, Conflict):
             raise
         except ClientError as error:
@@ -196,34 +182,29 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
 
 
 async def _answer(
-    context: AdminContext, endpoint: Endpoint, request: web.Request, arguments: Mapping[str, Any], once: str = ""
+    context: AdminContext, endpoint: Endpoint, request: web.Request, arguments: Mapping[str, Any], key: str | None
 ) -> web.Response:
-    change = request.get(CHANGE)
-    call = Call(context, request[IDENTITY], change, once)
+    """With a key, the reply that the same request got before, if it got one. Raises ClientError if another request had
+    the key."""
+    change, repeats, known = request.get(CHANGE), context.store.repeats, None
+    if key is not None:
+        said = b"\n".join((request.method.encode(), request.path.encode(), await request.read()))
+        known = await repeats.begin(key, said)
     if change is not None:
         await _touch(change, arguments)
+    if known is not None:
+        if change is not None:
+            change.note(repeated=True)
+        return web.Response(body=known, status=endpoint.status, content_type=JSON)
     with noting_unavailable_shards() as missing:
-        reply = await endpoint.handler(call, **arguments)
+        reply = await endpoint.handler(Call(context, request[IDENTITY], change, key or ""), **arguments)
     if change is not None:
         for part in (reply, *getattr(reply, "torrents", ())):
             note_created(change, part)
-    return _response(endpoint, reply, missing)
-
-
-async def _answer_once(
-    context: AdminContext, endpoint: Endpoint, request: web.Request, arguments: Mapping[str, Any], key: str
-) -> web.Response:
-    """The reply that the same request got before, if it got one. Raises ClientError if another request had the key."""
-    repeats = context.store.repeats
-    said = b"\n".join((request.method.encode(), request.path.encode(), await request.read()))
-    if (known := await repeats.begin(key, said)) is not None:
-        if (change := request.get(CHANGE)) is not None:
-            await _touch(change, arguments)
-            change.note(repeated=True)
-        return web.Response(body=known, status=endpoint.status, content_type=JSON)
-    response = await _answer(context, endpoint, request, arguments, key)
-    assert isinstance(response.body, bytes)
-    await repeats.finish(key, response.body)
+    response = _response(endpoint, reply, missing)
+    if key is not None:
+        assert isinstance(response.body, bytes)
+        await repeats.finish(key, response.body)
     return response
 
 

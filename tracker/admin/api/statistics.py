@@ -6,7 +6,19 @@ from typing import Annotated, Literal, get_args
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Flag, Hex, Items, Moment, OptionalText, Page, Paged, Period, Whole, copy_of, number
+from tracker.admin.api.models import (
+    Flag,
+    Hex,
+    Items,
+    Moment,
+    OptionalText,
+    Page,
+    Period,
+    PeriodQuery,
+    Whole,
+    copy_of,
+    number,
+)
 from tracker.operations import history, service
 from tracker.operations.history import CHARTS, PARTS, RANGES, Part, Unit
 from tracker.refusals import NAMES
@@ -125,9 +137,8 @@ async def counters(call: Call, query: NamesQuery) -> Names:
 async def counter(call: Call, name: NameText, query: CounterQuery) -> CounterSeries:
     last = call.context.clock() if query.until is None else query.until
     found = await call.store.counters.series(name, query.precision, query.since, last, fill=query.fill)
-    return CounterSeries(
-        name=name, precision=query.precision, items=[Slice(start=start, count=count) for start, count in found]
-    )
+    items = [Slice(start=start, count=count) for start, count in found]
+    return CounterSeries(name=name, precision=query.precision, items=items)
 
 
 @endpoints.get("/distributions", "List distributions")
@@ -192,10 +203,6 @@ class UniquesPage(Page[UniquesRow]):
     may_exceed: Exceed
 
 
-class UniquesQuery(Paged):
-    period: Period = "all"
-
-
 class FigureQuery(Query):
     period: Period = "all"
 
@@ -210,7 +217,7 @@ class Figure(Reply):
 
 
 @unique_endpoints.get("/uniques/{scope}", "List locations or torrents by unique users")
-async def top(call: Call, scope: Board, query: UniquesQuery) -> UniquesPage:
+async def top(call: Call, scope: Board, query: PeriodQuery) -> UniquesPage:
     """Monthly counts are kept for 13 months. Locations need a GeoIP database."""
     found = await call.store.unique_users.top(scope, query.period, query.limit, query.offset)
     items = [UniquesRow(name=name, users=users) for name, users in found]

@@ -61,11 +61,9 @@ class Findings(Items[FindingRow]):
 
 @endpoints.get("/settings", "List settings")
 async def settings(call: Call) -> SettingList:
-    last = call.context.last_reload()
-    waiting = last.waiting if last else ()
-    return SettingList(
-        items=[SettingRow(**asdict(each), waiting=each.name in waiting) for each in describe(call.context.settings)]
-    )
+    waiting = last.waiting if (last := call.context.last_reload()) else ()
+    described = describe(call.context.settings)
+    return SettingList(items=[SettingRow(**asdict(each), waiting=each.name in waiting) for each in described])
 
 
 @endpoints.get("/health", "Show health")
@@ -96,10 +94,8 @@ def _dht(context: AdminContext) -> Literal["off", "waiting", "up", "down"]:
 @endpoints.get("/doctor", "Run health checks")
 async def examine(call: Call) -> Findings:
     """Checks the store and the settings. Changes nothing."""
-    context, store = call.context, call.store
-    checked = DoctorContext(store, context.settings, context.clock)
-    found = [each async for each in run_checks(checked)]
-    return Findings(items=[FindingRow.from_record(f) for f in found])
+    checked = DoctorContext(call.store, call.context.settings, call.context.clock)
+    return Findings(items=[FindingRow.from_record(each) async for each in run_checks(checked)])
 
 
 token_endpoints = Endpoints("tokens", "Tokens for the dashboard, the API and the metrics.")

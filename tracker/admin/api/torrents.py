@@ -80,7 +80,8 @@ HashOfAnyLength = Annotated[
     ),
 ]
 _SHOWN: dict[str, Any] = {"enabled": None, "hybrid_of": str | None, "hybrid": str | None}
-_ROW = [name for name in record_fields(Torrent) if name != "enabled"]
+_FIELDS = record_fields(Torrent)
+_ROW = [name for name in _FIELDS if name != "enabled"]
 SnatchCount = Annotated[
     int, Field(ge=0, lt=10**15, description="Completed downloads so far. Only a new torrent gets it.")
 ]
@@ -103,21 +104,22 @@ class TorrentPage(Page[TorrentRow]):
 
 
 @changes_of(Torrent, enabled=Enabled, reason=ReasonText, size=Count, labels=Labels, hybrid_of=V1HalfText)
-class TorrentFields(Body):
-    """Fields of a torrent; omitted and null ones are unchanged."""
+class TorrentEdit(Body):
+    """Changes; omitted and null fields are unchanged."""
 
 
-class TorrentNew(TorrentFields):
-    """A torrent by info hash. Omitted and null fields of an existing torrent are unchanged."""
+class TorrentBatchRow(TorrentEdit):
+    """A torrent to register or change. Omitted and null fields are unchanged."""
 
     info_hash: HashOfAnyLength
     snatches: SnatchCount | None = None
     torrent_id: OwnIdValue | None = None
+
+
+class TorrentNew(TorrentBatchRow):
+    """A torrent by info hash. Omitted and null fields of an existing torrent are unchanged."""
+
     reset_score: bool = Field(False, description="Reset the score of an existing torrent.")
-
-
-def _about(name: str) -> Any:
-    return Field(None, description=record_fields(Torrent)[name].about)
 
 
 class TorrentUpload(Form):
@@ -130,15 +132,11 @@ class TorrentUpload(Form):
     labels: LineText | None = Field(
         None, description="Replaces the labels. Separated by spaces or commas.", examples=["linux 2026"]
     )
-    upload_multiplier: FormRules | None = _about("upload_multiplier")
+    upload_multiplier: FormRules | None = Field(None, description=_FIELDS["upload_multiplier"].about)
     upload_multiplier_until: FormEnd | None = Field(None, description="Its end (epoch s); default: never.")
-    download_multiplier: FormRules | None = _about("download_multiplier")
+    download_multiplier: FormRules | None = Field(None, description=_FIELDS["download_multiplier"].about)
     download_multiplier_until: FormEnd | None = Field(None, description="Its end (epoch s); default: never.")
     reset_score: FormFlag = Field(False, description="Reset the score of an existing torrent.")
-
-
-class TorrentEdit(TorrentFields):
-    """Changes; omitted and null fields are unchanged."""
 
 
 @copy_of(Added, info_hash=Hex)
@@ -224,7 +222,7 @@ async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> Torren
     fields = torrent_fields(**body.model_dump())
     _refuse_ended(call, fields)
     await edit_torrent(call.store, torrent.info_hash, fields)
-    return row(await known(call, info_hash))
+    return TorrentRow(**fields_of(await known(call, info_hash)))
 
 
 @endpoints.delete("/torrents/{info_hash}", "Remove a torrent", "torrent.remove")
@@ -236,8 +234,7 @@ async def remove(call: Call, info_hash: InfoHashText) -> None:
 
 def _refuse_ended(call: Call, fields: Mapping[str, str]) -> None:
     """Raises ClientError."""
-    names = STORED_NAMES.values()
-    refuse_ended((fields[name] for name in names if name in fields), call.context.clock())
+    refuse_ended((fields[name] for name in STORED_NAMES.values() if name in fields), call.context.clock())
 
 
 async def known(call: Call, info_hash: str) -> Torrent:
@@ -258,20 +255,8 @@ def fields_of(torrent: Torrent) -> dict[str, Any]:
     }
 
 
-def row(torrent: Torrent) -> TorrentRow:
-    return TorrentRow(**fields_of(torrent))
-
-
-def rows(torrents: list[Torrent]) -> list[TorrentRow]:
-    return [row(torrent) for torrent in torrents]
-
-
-class TorrentBatchRow(TorrentFields):
-    """A torrent to register or change. Omitted and null fields are unchanged."""
-
-    info_hash: HashOfAnyLength
-    snatches: SnatchCount | None = None
-    torrent_id: OwnIdValue | None = None
+def rows(torrents: Sequence[Torrent]) -> list[TorrentRow]:
+    return [TorrentRow(**fields_of(torrent)) for torrent in torrents]
 
 
 class TorrentBatch(Batch):
@@ -306,22 +291,20 @@ async def batch(call: Call, body: TorrentBatch) -> TorrentOutcomes:
         await call.change.note_rows("torrent", before, hashes)
         return added
 
-    parts = applied(body.torrents, TorrentBatchRow, _read_torrent, save, _outcome_torrent, call.context.batches)
+    def read(row: TorrentBatchRow) -> tuple[InfoHash, dict[str, str]]:
+        return parse_hash(row.info_hash), torrent_fields(**row.model_dump(exclude={"info_hash"}))
+
+    parts = applied(body.torrents, TorrentBatchRow, read, save, _outcome_torrent, call.context.batches)
     return TorrentOutcomes(**await parts)
-
-
-def _read_torrent(row: TorrentBatchRow) -> tuple[InfoHash, dict[str, str]]:
-    """The info hash and the stored fields. Raises ClientError."""
-    return parse_hash(row.info_hash), torrent_fields(**row.model_dump(exclude={"info_hash"}))
 
 
 def _outcome_torrent(row: TorrentBatchRow | None, added: tuple[str, bool] | ClientError) -> TorrentOutcome:
     info_hash = row.info_hash[:40].lower() if row else None
     if isinstance(added, ClientError):
         return TorrentOutcome(info_hash=info_hash, torrent_id=None, outcome="error", error=added.text)
-    torrent_id, new = added
-    outcome: Outcome = "added" if new else "known"
-    return TorrentOutcome(info_hash=info_hash, torrent_id=torrent_id, outcome=outcome, error=None)
+    return TorrentOutcome(
+        info_hash=info_hash, torrent_id=added[0], outcome="added" if added[1] else "known", error=None
+    )
 
 
 score_endpoints = Endpoints("scores", "The ranking of torrents, and the scoring backlog.")
@@ -411,7 +394,7 @@ async def show(call: Call, info_hash: InfoHashText) -> TorrentDetails:
     place = await call.store.scores.place(torrent.torrent_id)
     return TorrentDetails(
         **fields_of(torrent),
-        unique_users=await _users(call, torrent.info_hash.hex()),
+        unique_users=await call.store.unique_users.users_of(f"torrents.{torrent.info_hash.hex()}.users"),
         has_file=await asyncio.to_thread(call.context.torrent_files.has, torrent.info_hash),
         turn=None if place is None else ScoreTurn(**asdict(place) | {"rank": place.rank + 1}),
     )
@@ -422,12 +405,7 @@ async def file(call: Call, info_hash: InfoHashText) -> TorrentDownload:
     """The file as it was uploaded, without announce URLs and comments; TRACKER_TORRENTS__KEEP_FILES keeps files."""
     torrent = await known(call, info_hash)
     kept = await asyncio.to_thread(call.context.torrent_files.read, torrent.info_hash)
-    data = existing(kept, ".torrent file")
-    return TorrentDownload(content=data, file_name=f"{torrent.info_hash.hex()}.torrent")
-
-
-async def _users(call: Call, info_hash: str) -> int:
-    return await call.store.unique_users.users_of(f"torrents.{info_hash}.users")
+    return TorrentDownload(content=existing(kept, ".torrent file"), file_name=f"{torrent.info_hash.hex()}.torrent")
 
 
 @endpoints.get("/torrents/{info_hash}/peers", "List peers of a torrent")
@@ -457,5 +435,5 @@ async def uniques(call: Call, info_hash: InfoHashText, query: Paged) -> TorrentP
         for scope, entry in places
         if scope in SCOPES
     ]
-    users = await _users(call, torrent.info_hash.hex())
+    users = await call.store.unique_users.users_of(f"torrents.{torrent.info_hash.hex()}.users")
     return TorrentPlaces.of(query, items, None, users=users)

@@ -30,7 +30,7 @@ from tracker.admin.api.models import (
     changes_of,
     reply_of,
 )
-from tracker.admin.pages.announce_urls import announce_urls
+from tracker.admin.context import announce_urls
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, existing
 from tracker.operations import users as user_operations
@@ -214,8 +214,9 @@ async def show(call: Call, user_id: UserIdText) -> UserDetails:
 
 async def _details(call: Call, user: User) -> UserDetails:
     store = call.store
-    check_of_user = store.connect_checks.of_user(user.user_id)
-    sizes, check = await asyncio.gather(store.users.set_sizes(user.user_id), store.shards.main_or(check_of_user, None))
+    sizes, check = await asyncio.gather(
+        store.users.set_sizes(user.user_id), store.shards.main_or(store.connect_checks.of_user(user.user_id), None)
+    )
     return UserDetails(
         **fields_of(user),
         passkey=user.passkey if call.sees_secrets else None,
@@ -398,21 +399,14 @@ async def batch(call: Call, body: UserBatch) -> UserOutcomes:
 
 
 def _outcome_user(row: UserBatchRow | None, saved: SavedUser | ClientError) -> UserOutcome:
+    found: dict[str, Any] = dict.fromkeys(UserOutcome.model_fields)
     if isinstance(saved, ClientError):
-        user_id = row.user_id if row else None
-        return UserOutcome(
-            user_id=user_id, outcome="error", passkey=None, uploaded=None, downloaded=None, error=saved.text
-        )
-    outcome: Outcome = "added" if saved.new else "known"
-    uploaded, downloaded = saved.totals or (None, None)
-    return UserOutcome(
-        user_id=saved.user_id,
-        outcome=outcome,
-        passkey=saved.passkey or None,
-        uploaded=uploaded,
-        downloaded=downloaded,
-        error=None,
-    )
+        found |= {"user_id": row.user_id if row else None, "outcome": "error", "error": saved.text}
+    else:
+        found |= {"user_id": saved.user_id, "outcome": "added" if saved.new else "known"}
+        found["passkey"] = saved.passkey or None
+        found["uploaded"], found["downloaded"] = saved.totals or (None, None)
+    return UserOutcome(**found)
 
 
 freeleech_endpoints = Endpoints(

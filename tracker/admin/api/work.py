@@ -130,16 +130,14 @@ class ProjectList(Items[ProjectRow]):
 
 @endpoints.get("/work/projects", "List projects")
 async def list_all(call: Call) -> ProjectList:
-    work = call.store.work
-    projects = await work.projects.all()
-    found = await work.statistics.read([project.name for project in projects])
+    projects = await call.store.work.projects.all()
+    found = await call.store.work.statistics.read([project.name for project in projects])
     return ProjectList(items=[ProjectRow(**_row(project, each)) for project, each in zip(projects, found, strict=True)])
 
 
 @endpoints.post("/work/projects", "Create a project", "project.create", status=201, conflict="The name is taken.")
 async def create(call: Call, body: ProjectNew) -> ProjectDetails:
-    project = await create_project(call.store, body.name, body.kind, _given(body))
-    return await _details(call, project)
+    return await _details(call, await create_project(call.store, body.name, body.kind, _given(body)))
 
 
 @endpoints.get("/work/projects/{project}", "Show a project")

@@ -112,8 +112,6 @@ def remote_address(request: web.Request) -> Address:
 
 
 class Access:
-    """Authenticates requests and checks their permissions."""
-
     def __init__(self, tokens: Tokens, clock: Callable[[], float], proxies: TrustedProxies | None = None) -> None:
         """``clock`` returns monotonic seconds. ``proxies``: whose forwarding headers tell the client's address."""
         self.attempts = Attempts(clock)

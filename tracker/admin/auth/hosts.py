@@ -69,7 +69,10 @@ class Hosts:
 def host_middleware(hosts: Hosts) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        hosts.check(request.method, request.raw_path, request.headers, _local_address(request))
+        # A wildcard listener does not know the local address of a connection in advance.
+        name = request.transport.get_extra_info("sockname") if request.transport is not None else None
+        local = str(name[0]).partition("%")[0] if isinstance(name, tuple) else None
+        hosts.check(request.method, request.raw_path, request.headers, local)
         return await handler(request)
 
     return check
@@ -96,9 +99,3 @@ def _host(text: str) -> str:
         return host
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return str(mapped or address)
-
-
-def _local_address(request: web.Request) -> str | None:
-    """The local address of the connection, which a wildcard listener does not know in advance."""
-    name = request.transport.get_extra_info("sockname") if request.transport is not None else None
-    return str(name[0]).partition("%")[0] if isinstance(name, tuple) else None

@@ -132,7 +132,6 @@ class Connection(GuardedConnection):
 
 
 def _closing(problem: Problem) -> web.Response:
-    """A response that closes the connection."""
     reply = problem.response()
     reply.force_close()
     return reply

@@ -30,33 +30,27 @@ log = Logger("tracker.admin")
 
 
 class Problem(Exception):
-    """An error response. ``detail`` names the cause and what to do; ``extra`` are additional members.
-
-    ``title`` defaults to the name of the status.
-    """
+    """An error response. ``detail`` names the cause and what to do; ``extra`` are additional members."""
 
     def __init__(
-        self, status: int, title: str = "", detail: str = "", *, headers: Mapping[str, str] | None = None, **extra: Any
+        self, status: int, *, detail: str = "", headers: Mapping[str, str] | None = None, **extra: Any
     ) -> None:
         self.status = status
-        self.title = title or _phrase(status)
+        self.title = HTTPStatus(status).phrase
         self.detail = detail
         self.headers = dict(headers or {})
         self.extra = extra
         super().__init__(f"{status} {self.title}")
 
     def response(self) -> web.Response:
-        return web.Response(status=self.status, body=self.body(), content_type=CONTENT_TYPE, headers=self.headers)
-
-    def body(self) -> bytes:
         members: dict[str, Any] = {"type": "about:blank", "title": self.title, "status": self.status}
         if self.detail:
             members["detail"] = self.detail
-        return orjson.dumps({**members, **self.extra})
+        body = orjson.dumps({**members, **self.extra})
+        return web.Response(status=self.status, body=body, content_type=CONTENT_TYPE, headers=self.headers)
 
 
 def from_http(error: web.HTTPException) -> Problem:
-    """The Problem for an exception of aiohttp."""
     headers = {name: error.headers[name] for name in ("Allow", "Retry-After") if name in error.headers}
     details = {
         404: "page not found",
@@ -110,10 +104,3 @@ def describe_request(request: web.Request) -> str:
     """Method and route for the log. The path itself may contain a passkey."""
     resource = request.match_info.route.resource
     return f"{request.method} {resource.canonical if resource is not None else '-'}"
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Error"

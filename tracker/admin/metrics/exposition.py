@@ -185,8 +185,6 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
 
 @dataclass(frozen=True, slots=True)
 class Scrape(Collector):
-    """The metrics of one scrape."""
-
     snapshot: Snapshot
     store: StoreReadings
     about: dict[Source, float]
@@ -255,23 +253,17 @@ def _add(values: dict[Source, float], source: Source, number: float) -> None:
 def _capped(values: dict[Source, float]) -> dict[Source, float]:
     """Bounds the number of labels. The first ones keep theirs, so that no counter decreases."""
     kept: dict[Source, float] = {}
-    reasons: set[str] = set()
-    queues: set[str] = set()
+    limits = {"tracker_failures_total": MAX_REASONS, "tracker_job_changes_total": MAX_QUEUES}
+    known: dict[str, set[str]] = {metric: set() for metric in limits}
     for (metric, labels), number in values.items():
-        if metric == "tracker_failures_total":
-            _add(kept, (metric, (_known(labels[0], reasons, MAX_REASONS),)), number)
-        elif metric == "tracker_job_changes_total":
-            _add(kept, (metric, (_known(labels[0], queues, MAX_QUEUES), labels[1])), number)
-        else:
-            kept[metric, labels] = number
+        shown = labels
+        if metric in limits:
+            if labels[0] in known[metric] or len(known[metric]) < limits[metric]:
+                known[metric].add(labels[0])
+            else:
+                shown = ("other", *labels[1:])
+        _add(kept, (metric, shown), number)
     return kept
-
-
-def _known(label: str, known: set[str], max_labels: int) -> str:
-    if label not in known and len(known) >= max_labels:
-        return "other"
-    known.add(label)
-    return label
 
 
 def _gauges(snapshot: Snapshot) -> dict[Source, float]:

@@ -235,7 +235,6 @@ EVENTS = (
 
 
 def as_markdown() -> str:
-    """The table of docs/metrics.md."""
     lines = ["| metric | kind | labels | scope | meaning |", "|---|---|---|---|---|"]
     for metric in METRICS:
         labels = ", ".join(f"`{label}`" for label in metric.labels)

@@ -13,7 +13,8 @@ from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.access.client_lists import AllowList, DenyList
 from tracker.store.stats.client_software import MAX_MEMBERS, Outcome, by_program, parted, program_of
-from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_start
+from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT
+from tracker.store.work.periods import months_ago
 
 PAGE = 25
 _LIST_PAGE = 200
@@ -74,8 +75,7 @@ class ClientPages(Pages):
 
     def _months(self) -> list[str]:
         """The months with leaderboards, the current one first."""
-        now = self._clock()
-        return [month_start(now, -back).strftime("%Y-%m") for back in range(MONTHS_KEPT)]
+        return months_ago(self._clock(), range(MONTHS_KEPT))
 
     async def _board(self, kind: Outcome, period: str, **pages: int) -> dict[str, Any]:
         """A page of a leaderboard, with the sum of all its entries."""

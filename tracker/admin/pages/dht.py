@@ -1,11 +1,11 @@
 """The page of the DHT: the nodes of all trackers on the store, and the torrents that were looked up last."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiohttp import web
 
 from tracker.admin.pages.rendering import Pages, get, render, wants_part
-from tracker.store.dht.status import FAMILIES, NodeStatus, State
+from tracker.store.dht.status import FAMILIES, NodeStatus
 
 LOOKUPS = 30
 """Torrents shown of those that were looked up last."""
@@ -14,30 +14,20 @@ HASHES = 30
 _TONES = {"up": "good", "down": "bad", "starting": "warn", "stopped": ""}
 
 
-class NodeView(NamedTuple):
-    status: NodeStatus
-    state: State
-    tone: str
-    buckets: list[tuple[int, list[int | None]]]
-    """Bucket, and its nodes by family; None for a family without a node."""
-    largest: int
-    """Nodes of the largest bucket."""
-
-
 class DhtPage(Pages):
     @get("/dht", "dht.html")
     async def show(self, request: web.Request) -> web.Response | dict[str, Any]:
         """htmx gets only the part that changes."""
         now, store, settings = self._clock(), self._store, self._context.settings.dht
-        nodes = [_view(status, now) for status in await store.dht_nodes.statuses()]
+        statuses = await store.dht_nodes.statuses()
         announced, hashes = await store.dht_nodes.hashes(None, 0, HASHES)
         known = {each.info_hash: each for each in await store.torrents.get_all([row.info_hash for row in hashes])}
         found = await store.dht_torrents.last_lookups(0, LOOKUPS)
         times = dict(found)
         torrents = await store.torrents.by_ids([torrent_id for torrent_id, _ in found])
         variables = {
-            "is_here": any(node.status.name == settings.node_name for node in nodes),
-            "nodes": nodes,
+            "is_here": any(status.name == settings.node_name for status in statuses),
+            "nodes": [_view(status, now) for status in statuses],
             "families": FAMILIES,
             "hashes": [(row, known.get(row.info_hash)) for row in hashes],
             "announced": announced,
@@ -48,7 +38,8 @@ class DhtPage(Pages):
         return render(request, "parts/dht.html", variables) if wants_part(request) else variables
 
 
-def _view(status: NodeStatus, now: float) -> NodeView:
+def _view(status: NodeStatus, now: float) -> dict[str, Any]:
+    """``buckets``: each with its nodes by family, None for a family without one. ``largest``: nodes of the largest."""
     state = status.state(now)
     buckets = sorted({bucket for family in status.buckets.values() for bucket in family})
     sizes = [
@@ -56,4 +47,4 @@ def _view(status: NodeStatus, now: float) -> NodeView:
         for bucket in buckets
     ]
     largest = max((size for _, row in sizes for size in row if size is not None), default=0)
-    return NodeView(status, state, _TONES[state], sizes, largest)
+    return {"status": status, "state": state, "tone": _TONES[state], "buckets": sizes, "largest": largest}

@@ -133,7 +133,6 @@ def _utc(at: float | None) -> datetime | None:
 
 
 def ratio(uploaded: int, downloaded: int) -> str:
-    """Uploaded / downloaded."""
     if downloaded:
         return f"{uploaded / downloaded:,.2f}"
     return "∞" if uploaded else "–"

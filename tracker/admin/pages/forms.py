@@ -2,7 +2,7 @@
 authenticated."""
 
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 from urllib.parse import urlencode
@@ -12,6 +12,7 @@ from multidict import MultiDictProxy
 
 from tracker.admin.http.form_body import Field, File, read_form_body
 from tracker.store.schema.multipliers import MULTIPLIERS, RuleChange, parse_end, rule_change
+from tracker.store.sharding.listing import ListPage
 
 _MAX_TEXT_LENGTH = 2000
 _LAST_PAGE = 1_000_000
@@ -30,11 +31,13 @@ class Form:
         return clean(value, max_length) if isinstance(value, str) else ""
 
     def texts(self, name: str) -> list[str]:
-        """The values of all fields of this name."""
         return [clean(value) for value in self._fields.getall(name, []) if isinstance(value, str)]
 
+    def last_texts(self, names: Iterable[str]) -> dict[str, str]:
+        """The last value of each of these fields that the form has: of a checkbox, the one that counts."""
+        return {name: self.texts(name)[-1] for name in names if self.has(name)}
+
     def has(self, name: str) -> bool:
-        """Whether the form has the field, perhaps empty."""
         return name in self._fields
 
     def ticked(self, name: str) -> bool:
@@ -60,7 +63,6 @@ def read_rule(request: web.Request, form: Form, now: float) -> RuleChange:
 
 
 def digits(text: str, max_length: int) -> int | None:
-    """The number; None if invalid."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= max_length else None
 
 
@@ -115,6 +117,15 @@ def turned(path: str, number: int, size: int, total: int, name: str = "page", pa
         "total": total,
         "previous_url": f"{before}{number - 1}{part}" if number > 1 else "",
         "next_url": f"{before}{number + 1}{part}" if first + size < total else "",
+    }
+
+
+def first_and_next(path: str, query: Mapping[str, str], cursor: str, after: str) -> dict[str, str]:
+    """The addresses of the first page of a list, empty on it, and of the next one, empty at the end."""
+    given = {name: value for name, value in query.items() if value}
+    return {
+        "first_url": f"{path}?{urlencode(given)}" if cursor else "",
+        "next_url": f"{path}?{urlencode({**given, 'cursor': after})}" if after else "",
     }
 
 
@@ -193,6 +204,11 @@ class ListQuery:
         return f"{self.path}?{query}" if query else self.path
 
     @property
+    def start(self) -> str:
+        """The cursor of a page that has a number; empty for the first."""
+        return f"f{(self.page - 1) * self.size}" if self.page > 1 else ""
+
+    @property
     def here(self) -> str:
         """The query string of this page."""
         return self.href(page=self.page, cursor=self.cursor).removeprefix(self.path)
@@ -216,16 +232,15 @@ class ListQuery:
         descending = not self.descending if name == self.sort else name not in self.lowest_first
         return replace(self, sort=name, descending=descending).href()
 
-    def numbered(self, shown: int, total: int | None) -> dict[str, Any]:
-        return numbered(self.page, self.size, shown, total, lambda number: self.href(page=number))
-
-    def unnumbered(self, shown: int, cursor: str) -> dict[str, Any]:
-        """The variables of the macro ``paging`` for a list that is read on from a cursor."""
+    def paging(self, page: ListPage[Any]) -> dict[str, Any]:
+        """The variables of the macro ``paging``: with page numbers, or for a list that is read on from a cursor."""
+        if page.first is not None:
+            return numbered(self.page, self.size, len(page.rows), page.total, lambda number: self.href(page=number))
         return {
             "first": 1,
-            "last": shown,
+            "last": len(page.rows),
             "total": None,
             "previous_url": self.href() if self.cursor else "",
-            "next_url": self.href(cursor=cursor) if cursor else "",
+            "next_url": self.href(cursor=page.cursor) if page.cursor else "",
             "numbers": [],
         }

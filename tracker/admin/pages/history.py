@@ -25,6 +25,10 @@ UNITS: dict[Unit, str] = {"per second": "/s", "bytes per second": "B/s", "second
 """What charts.js shows after a value. Seconds are drawn as milliseconds."""
 
 
+def rounded(values: Sequence[float | None], digits: int, factor: float = 1) -> list[float | None]:
+    return [None if value is None else round(value * factor, digits) for value in values]
+
+
 def chart_data(chart: Chart, slices: Slices, by: Part = "total") -> dict[str, Any]:
     """The JSON of a chart. Lines of UDP and WebSockets beside the total of all are left out while 0."""
     factor, digits = 1000 if chart.unit == "seconds" else 1, 1 if chart.unit == "count" else 3
@@ -32,12 +36,7 @@ def chart_data(chart: Chart, slices: Slices, by: Part = "total") -> dict[str, An
         "x": slices.starts,
         "incomplete": slices.incomplete,
         "series": [
-            {
-                "name": line.label,
-                "values": [
-                    None if value is None else round(value * factor, digits) for value in slices.values[line.name]
-                ],
-            }
+            {"name": line.label, "values": rounded(slices.values[line.name], digits, factor)}
             for line in chart.lines_by(by)
             if line.name not in ("udp", "ws") or by != "total" or any(slices.values[line.name])
         ],
@@ -86,25 +85,20 @@ class Shown:
         """The query of the same parts in another range."""
         return _query(self.by, range=name)
 
-    def _url(self, since: int, until: int) -> str:
-        return f"/history?{_query(self.by, since=since, until=until)}"
-
     def links(self) -> list[tuple[str, str, str]]:
         """(id, label, URL) of each change of the range; the URL is empty where it would change nothing."""
         window = self.window()
         since, until, half = window.since, window.until, window.span // 2
         quarter, newest, oldest = window.span // 4, int(self.now), history.oldest(self.now)
+        changes = (
+            ("earlier", "Earlier", since - half, until - half, since - half >= oldest),
+            ("later", "Later", since + half, until + half, until + half <= newest),
+            ("in", "Zoom in", since + quarter, until - quarter, half >= 2 * MIN_SPAN),
+            ("out", "Zoom out", max(oldest, since - half), min(newest, until + half), window.span < newest - oldest),
+        )
         return [
-            ("earlier", "Earlier", self._url(since - half, until - half) if since - half >= oldest else ""),
-            ("later", "Later", self._url(since + half, until + half) if until + half <= newest else ""),
-            ("in", "Zoom in", self._url(since + quarter, until - quarter) if half >= 2 * MIN_SPAN else ""),
-            (
-                "out",
-                "Zoom out",
-                self._url(max(oldest, since - half), min(newest, until + half))
-                if window.span < newest - oldest
-                else "",
-            ),
+            (id, label, f"/history?{_query(self.by, since=first, until=last)}" if possible else "")
+            for id, label, first, last, possible in changes
         ]
 
 
@@ -167,8 +161,7 @@ def _variables(shown: Shown, window: Window) -> Mapping[str, Any]:
 
 def _rows(unit: Unit, lines: Sequence[Line], slices: Slices) -> list[tuple[int, bool, list[str]]]:
     """(start, whether the slice has not ended, values), newest first."""
-    written = FORMATS[unit]
-    last = len(slices.starts) - 1
+    written, last = FORMATS[unit], len(slices.starts) - 1
     rows = [
         (start, slices.incomplete and place == last, [written(slices.values[e.name][place]) for e in lines])
         for place, start in enumerate(slices.starts)

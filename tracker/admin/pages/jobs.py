@@ -28,20 +28,14 @@ class JobPages(Pages):
     @get("/jobs", "jobs.html")
     async def show(self, request: web.Request) -> web.Response | dict[str, Any]:
         """The query has ``queue``, ``status`` and ``page``. htmx gets only the queues and the list."""
-        variables, form = await self._listing(request), await read_form(request)
-        variables |= {"filters": {name: form.text(name) for name in FILTERS}}
-        is_part = wants_part(request) and request.method != "POST"
-        return render(request, "parts/jobs.html", variables) if is_part else variables
-
-    async def _listing(self, request: web.Request) -> dict[str, Any]:
-        jobs = self._store.jobs
+        jobs, form = self._store.jobs, await read_form(request)
         queues = [(name, await jobs.sizes(name)) for name in (await jobs.queues())[:_MAX_QUEUES]]
         queue, status = _chosen(queues, request.query.get("queue", ""), request.query.get("status", ""))
         number = page_number(request.query.get("page", ""))
         total = dict(queues).get(queue, {}).get(status, 0)
         here = f"/jobs?queue={queue}&status={status}"
         urls = [url.get_secret_value() for url in self._context.settings.changes.webhook_urls]
-        return {
+        variables = {
             "queues": queues,
             "webhooks": await self._store.webhooks.all(urls),
             "site": await self._site(),
@@ -49,11 +43,14 @@ class JobPages(Pages):
             "status": status,
             "statuses": STATUSES,
             "tones": _TONES,
-            "jobs": await self._store.jobs.page(queue, status, (number - 1) * PAGE, PAGE) if queue else [],
+            "jobs": await jobs.page(queue, status, (number - 1) * PAGE, PAGE) if queue else [],
             "purgeable": status != "running",
             "here": f"{here}&page={number}",
             **turned(here, number, PAGE, total),
+            "filters": {name: form.text(name) for name in FILTERS},
         }
+        is_part = wants_part(request) and request.method != "POST"
+        return render(request, "parts/jobs.html", variables) if is_part else variables
 
     async def _site(self) -> SyncState | None:
         """None where no site's database is kept."""

@@ -19,12 +19,11 @@ from aiohttp import web
 from redis.exceptions import RedisError
 
 from tracker.admin.auth.auth import ACCESS, IDENTITY
-from tracker.admin.context import AdminContext
+from tracker.admin.context import AdminContext, announce_urls
 from tracker.admin.http.connections import STOPPING
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.formats import milliseconds, number, rate, size
-from tracker.admin.pages.history import chart_data
+from tracker.admin.pages.formats import NOTHING, milliseconds, number, rate, size
+from tracker.admin.pages.history import chart_data, rounded
 from tracker.admin.pages.rendering import Pages, get
 from tracker.errors import StoreUnavailable
 from tracker.operations import history
@@ -43,8 +42,6 @@ Failures = list[tuple[str, int, int]]
 
 @dataclass(slots=True)
 class OverviewReading:
-    """The values of the overview at one time."""
-
     at: float
     slices: Slices
     """The rates and the latency of the last two minutes."""
@@ -61,36 +58,14 @@ class OverviewReading:
 
 
 async def read_failures(context: AdminContext) -> Failures:
-    """Read refused requests by reason. None are known while only the main store is unavailable."""
-    return await context.store.shards.main_or(_read_failures(context), [])
-
-
-async def _read_failures(context: AdminContext) -> Failures:
     counters = context.store.counters
     ever = await counters.failures()
     names = (await counters.names("failures.*"))[:_REASONS]
     series = await asyncio.gather(*(counters.series(name, 60) for name in names))
-    late = {
-        name.removeprefix("failures."): sum(count for _, count in slices)
-        for name, slices in zip(names, series, strict=True)
-    }
+    counts = [sum(count for _, count in slices) for slices in series]
+    late = dict(zip((name.removeprefix("failures.") for name in names), counts, strict=True))
     rows = [(reason, late.get(reason, 0), ever.get(reason, 0)) for reason in {*late, *ever}]
     return sorted(rows, key=lambda row: (-row[1], -row[2], row[0]))[:_REASONS]
-
-
-async def read_overview(context: AdminContext, failures: Failures, p95: float | None) -> OverviewReading:
-    """Read what changes every second. Raises StoreUnavailable and RedisError."""
-    now, counters = context.clock(), context.store.counters
-    window = history.window_between(int(now) - RANGES["2m"].seconds, int(now), now)
-    slices, totals, torrents = await asyncio.gather(
-        history.read(counters, (*REQUESTS, JOINS, RELAYS, *LATENCY), window, now),
-        counters.totals(),
-        context.store.torrents.count(),
-    )
-    measured = [value for value in slices.values["mean"] if value is not None]
-    mean = sum(measured) / len(measured) if measured else None
-    has_main, sockets = not counters.is_unavailable, int(context.telemetry().gauges.get("sockets", 0))
-    return OverviewReading(now, slices, totals, torrents, sockets, failures, mean, p95, has_main)
 
 
 def _rate(slices: Slices, name: str) -> float:
@@ -120,18 +95,8 @@ def quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> fl
 
 def texts(reading: OverviewReading) -> dict[str, str]:
     """The texts of the tiles, by their names in the page."""
-    shown = _all_texts(reading)
-    if reading.has_main:
-        return shown
-    notes = {f"{name}_note": "main store unavailable" for name in (*_OF_MAIN, "sockets")}
-    missing = dict.fromkeys(_OF_MAIN, "–") | notes
-    return shown | missing
-
-
-def _all_texts(reading: OverviewReading) -> dict[str, str]:
     totals, slices = reading.totals, reading.slices
-    peers = totals["seeders"] + totals["leechers"]
-    return {
+    shown = {
         "announces": rate(_rate(slices, "announces")),
         "announces_note": f"{number(totals['announces'])} total"
         + "".join(
@@ -147,7 +112,7 @@ def _all_texts(reading: OverviewReading) -> dict[str, str]:
         "failures_note": "refused requests",
         "latency": milliseconds(reading.mean),
         "latency_note": f"p95 {milliseconds(reading.p95)}" if reading.p95 is not None else "no data yet",
-        "peers": number(peers),
+        "peers": number(totals["seeders"] + totals["leechers"]),
         "seeders": number(totals["seeders"]),
         "leechers": number(totals["leechers"]),
         "torrents": number(reading.torrents),
@@ -159,6 +124,10 @@ def _all_texts(reading: OverviewReading) -> dict[str, str]:
         "credit_cut": size(totals["credit_cut"]),
         "credit_cut_note": "above the maximum rate",
     }
+    if not reading.has_main:
+        notes = {f"{name}_note": "main store unavailable" for name in (*_OF_MAIN, "sockets")}
+        shown |= dict.fromkeys(_OF_MAIN, NOTHING) | notes
+    return shown
 
 
 def tones(reading: OverviewReading) -> dict[str, str]:
@@ -167,22 +136,12 @@ def tones(reading: OverviewReading) -> dict[str, str]:
     return {"repairs": "bad" if totals["repairs"] else "good", "credit_cut": "warn" if totals["credit_cut"] > 0 else ""}
 
 
-def charts(slices: Slices) -> dict[str, Any]:
-    """The charts of the page in the format of charts.js, by their names."""
-    return {name: chart_data(CHARTS[name], slices) for name in CHART_NAMES}
-
-
 def sparks(slices: Slices) -> dict[str, list[float | None]]:
-    """The sparklines of the tiles."""
     values = slices.values
     return {
-        **{name: _rounded(values[name], 2) for name in ("announces", "scrapes", "joins", "failures")},
-        "latency": _rounded(values["mean"], 3, 1000),
+        **{name: rounded(values[name], 2) for name in ("announces", "scrapes", "joins", "failures")},
+        "latency": rounded(values["mean"], 3, 1000),
     }
-
-
-def _rounded(values: Sequence[float | None], digits: int, factor: float = 1) -> list[float | None]:
-    return [None if value is None else round(value * factor, digits) for value in values]
 
 
 PERIOD_SECONDS = 1.0
@@ -214,11 +173,25 @@ class LatestReading:
             now = self._monotonic()
             if self._latest is None or now - self._read_at >= PERIOD_SECONDS * 0.9:
                 if now - self._failures_at >= FAILURES_SECONDS:
-                    self._failures = await read_failures(self._context)
+                    # None are known while only the main store is unavailable.
+                    self._failures = await self._context.store.shards.main_or(read_failures(self._context), [])
                     self._failures_at = now
-                self._latest = await read_overview(self._context, self._failures, self._p95(now))
+                self._latest = await self._read(self._p95(now))
                 self._read_at = now
             return self._latest
+
+    async def _read(self, p95: float | None) -> OverviewReading:
+        context, now, counters = self._context, self._context.clock(), self._context.store.counters
+        window = history.window_between(int(now) - RANGES["2m"].seconds, int(now), now)
+        slices, totals, torrents = await asyncio.gather(
+            history.read(counters, (*REQUESTS, JOINS, RELAYS, *LATENCY), window, now),
+            counters.totals(),
+            context.store.torrents.count(),
+        )
+        measured = [value for value in slices.values["mean"] if value is not None]
+        mean = sum(measured) / len(measured) if measured else None
+        has_main, sockets = not counters.is_unavailable, int(context.telemetry().gauges.get("sockets", 0))
+        return OverviewReading(now, slices, totals, torrents, sockets, self._failures, mean, p95, has_main)
 
     def _p95(self, now: float) -> float | None:
         """The percentile of announces since the oldest kept histogram; of all announces if there were none."""
@@ -318,7 +291,7 @@ class OverviewPage(Pages):
             "texts": texts(reading),
             "tones": tones(reading),
             "sparks": sparks(reading.slices),
-            "charts": charts(reading.slices),
+            "charts": {name: chart_data(CHARTS[name], reading.slices) for name in CHART_NAMES},
             "failures": reading.failures,
             "problems": problems,
             "notices": notices,

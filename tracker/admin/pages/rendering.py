@@ -53,8 +53,6 @@ def _declared(method: str, path: str, rule: Rule, page: str) -> Callable[[Shown]
 
 
 class Pages:
-    """Handlers of pages, with what they share."""
-
     def __init__(self, context: AdminContext) -> None:
         self._context = context
         self._store = context.store
@@ -164,10 +162,18 @@ def template_environment() -> jinja2.Environment:
     return environment
 
 
-def _surroundings(request: web.Request) -> dict[str, Any]:
-    """The variables of base.html, and those that many pages have."""
+def static(name: str) -> str:
+    """The URL of a static file, with a hash of its content."""
+    return f"/static/{name}?v={read_all()[name].etag[:12]}"
+
+
+def render(
+    request: web.Request, template: str, variables: Mapping[str, Any], *, status: int = 200, error: str = ""
+) -> web.Response:
+    """A page, or a part of one. ``error``: why its form was refused, which it shows with status 422."""
     identity, context = request.get(IDENTITY), request.app[CONTEXT]
-    return {
+    # No context processors of aiohttp_jinja2: they store the context under a request key that aiohttp warns about.
+    variables = {
         "identity": identity,
         "csrf": identity.csrf if identity is not None else "",
         "may_write": identity is not None and identity.may("operate"),
@@ -179,20 +185,9 @@ def _surroundings(request: web.Request) -> dict[str, Any]:
         "settings": context.settings,
         "accounts": context.settings.users.private,
         "now": context.clock(),
+        "error": error,
+        **variables,
     }
-
-
-def static(name: str) -> str:
-    """The URL of a static file, with a hash of its content."""
-    return f"/static/{name}?v={read_all()[name].etag[:12]}"
-
-
-def render(
-    request: web.Request, template: str, variables: Mapping[str, Any], *, status: int = 200, error: str = ""
-) -> web.Response:
-    """A page, or a part of one. ``error``: why its form was refused, which it shows with status 422."""
-    # No context processors of aiohttp_jinja2: they store the context under a request key that aiohttp warns about.
-    variables = {**_surroundings(request), "error": error, **variables}
     response = aiohttp_jinja2.render_template(template, request, variables, status=422 if error else status)
     response.headers["Vary"] = "HX-Request"
     return response

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import takewhile
 from typing import Any, get_args
-from urllib.parse import urlencode
 
 from aiohttp import web
 
@@ -17,7 +16,7 @@ from tracker.admin.http.connections import check_size
 from tracker.admin.http.cookies import cookie_of, delete_cookies, set_cookie
 from tracker.admin.http.form_body import read_form_body
 from tracker.admin.pages.formats import input_time
-from tracker.admin.pages.forms import Form, clean, exports_of, read_form
+from tracker.admin.pages.forms import Form, clean, exports_of, first_and_next, read_form
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.doctor import DoctorContext
 from tracker.doctor.checks import run_checks
@@ -111,17 +110,15 @@ class AuditPage(Pages):
             entries, after = await _audit_page(self._store.audit, wanted, cursor)
         except ClientError as problem:
             wanted, error = AuditFilter(), str(problem)
-        given = {name: text for name, text in texts.items() if text}
         exported = {name: getattr(wanted, name) for name in _FILTERS if getattr(wanted, name) not in (None, "")}
         variables = {
             "entries": [(entry, [(each, changed(each)) for each in objects]) for entry, objects in _folded(entries)],
             # The browser refuses other values than such times.
             "filters": {**texts, "since": input_time(wanted.since), "until": input_time(wanted.until)},
-            "filtered": bool(given),
+            "filtered": any(texts.values()),
             "operations": sorted({rule.operation for rule in RULES.values()} - {""}),
             "ways": get_args(Way),
-            "first_url": f"/audit?{urlencode(given)}" if cursor else "",
-            "next_url": f"/audit?{urlencode({**given, 'cursor': after})}" if after else "",
+            **first_and_next("/audit", texts, cursor, after),
             "exports": exports_of("/audit", exported),
         }
         return render(request, "audit.html", variables, error=error)

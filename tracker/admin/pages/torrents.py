@@ -4,20 +4,21 @@ list, which refuses info hashes even if registered; and one torrent: statistics,
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
+from tracker.admin.context import announce_urls
 from tracker.admin.http.form_body import File
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, page_number, read_form, read_rule, turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
 from tracker.admin.pages.world import readable
 from tracker.admin.world import country_name
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError, NotFound, existing
+from tracker.operations import service
 from tracker.operations.bulk import TORRENT_ACTIONS, change_torrents
 from tracker.operations.peers import PeerView, format_prefix, peer_views
 from tracker.operations.torrents import (
@@ -35,7 +36,6 @@ from tracker.operations.torrents import (
     state_of,
     torrent_fields,
 )
-from tracker.store.jobs.records import DHT_LOOKUP
 from tracker.store.torrents.listing import Order, TorrentFilter
 from tracker.store.torrents.records import Enabled
 from tracker.store.torrents.torrents import Torrent
@@ -62,13 +62,8 @@ FILTERS: dict[str, tuple[str, dict[str, str]]] = {
 """Filters of the list: label, and values with their labels."""
 _FLAGS = {"some": True, "none": False, "yes": True, "no": False}
 _STATES: dict[str, Enabled] = {"enabled": True, "pending": "pending", "disabled": False}
-
-
-class Refused(NamedTuple):
-    """A refused file or info hash, and the reason."""
-
-    what: str
-    why: str
+Refused = tuple[str, str]
+"""A refused file or info hash, and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +100,7 @@ class TorrentPages(Pages):
     async def show(self, request: web.Request) -> web.Response:
         query, listing = Query.read(request), self._store.torrent_listing
         registered, complete, page = await asyncio.gather(
-            self._store.torrents.count(),
-            listing.is_complete(),
-            self._filtered(query) if query.is_selective else self._sorted(query),
+            self._store.torrents.count(), listing.is_complete(), self._listed(query)
         )
         variables = {
             "query": query,
@@ -125,21 +118,13 @@ class TorrentPages(Pages):
         response.headers["HX-Push-Url"] = f"/torrents{query.here}"
         return response
 
-    async def _filtered(self, query: Query) -> dict[str, Any]:
-        """Pages have numbers if an index has the matching torrents."""
-        cursor = query.cursor or (
-            f"f{(query.page - 1) * query.size}" if query.page > 1 and query.filter.is_selective else ""
-        )
+    async def _listed(self, query: Query) -> dict[str, Any]:
+        """Pages have numbers if an index has the matching torrents; those of a search without a filter have none."""
+        cursor = query.cursor if query.is_selective else ""
+        if not query.text or query.filter.is_selective:
+            cursor = cursor or query.start
         page = await find_torrents(self._store, query.filter, query.text, cursor, query.size)
-        shown = len(page.rows)
-        if page.total is not None and page.first is not None:
-            return {"torrents": page.rows, **query.numbered(shown, page.total)}
-        return {"torrents": page.rows, "matching": page.total, **query.unnumbered(0, page.cursor)}
-
-    async def _sorted(self, query: Query) -> dict[str, Any]:
-        first = (query.page - 1) * query.size
-        page = await self._store.torrent_listing.page(query.filter, first, query.size)
-        return {"torrents": page.rows, **query.numbered(len(page.rows), page.total)}
+        return {"torrents": page.rows, "matching": page.total, **query.paging(page)}
 
     @post("/torrents/bulk", "torrent.bulk")
     async def change(self, request: web.Request, form: Form) -> web.Response:
@@ -174,28 +159,27 @@ class TorrentPages(Pages):
         files = form.files("file")
         if len(files) > MAX_FILES:
             why = f"at most {MAX_FILES} at a time; `tracker import` takes any number"
-            refused, files = [Refused(f"{len(files)} files", why)], []
+            refused, files = [(f"{len(files)} files", why)], []
         for file in files:
             try:
                 added += await self._add_file(file, form)
             except ClientError as error:
-                refused.append(Refused(file.name, str(error)))
+                refused.append((file.name, str(error)))
         if text := form.text("info_hash"):
             try:
                 added.append(await self._add_hash(text, form))
             except ClientError as error:
-                refused.append(Refused(text, str(error)))
+                refused.append((text, str(error)))
         for one in (one for one in added if one.new):
             request[CHANGE].created("torrent", one.info_hash.hex())
         request[CHANGE].count(added=sum(one.new for one in added), known=sum(not one.new for one in added))
         if not added and not refused:
-            refused.append(Refused("", "Choose .torrent files or enter an info hash."))
+            refused.append(("", "Choose .torrent files or enter an info hash."))
         if added and not refused and len({one.name for one in added}) == 1:
             return done(request, f"/torrents/{added[0].info_hash.hex()}", "added")
         return self._answer(request, added, refused, 200 if added else 422)
 
     async def _add_file(self, file: File, form: Form) -> list[Added]:
-        limit = self._context.settings.admin.max_upload_bytes
         return await add_file(
             self._store,
             file.content,
@@ -203,7 +187,7 @@ class TorrentPages(Pages):
             pending=form.ticked("pending"),
             labels=_labels(form),
             files=self._context.torrent_files,
-            max_bytes=limit,
+            max_bytes=self._context.settings.admin.max_upload_bytes,
         )
 
     async def _add_hash(self, text: str, form: Form) -> Added:
@@ -312,8 +296,7 @@ class TorrentPage(Pages):
         torrent = await self._torrent(request)
         cursor, peers = await self._peers(torrent, cursor_number(request.query.get("cursor", "")))
         template = "parts/peer_rows.html" if wants_part(request) else "torrent_peers.html"
-        variables = {"torrent": torrent, "peers": peers, "after": cursor}
-        return render(request, template, variables)
+        return render(request, template, {"torrent": torrent, "peers": peers, "after": cursor})
 
     async def _peers(self, torrent: Torrent, cursor: int) -> tuple[int, list[tuple[PeerView, str, str]]]:
         """(next cursor, 0 at the end; peers with country name and peer id prefix)."""
@@ -350,19 +333,15 @@ class TorrentPage(Pages):
 
     @post("/torrents/{info_hash}/dht-lookup", "torrent.dht_lookup", errors_on="show")
     async def look_up(self, request: web.Request, form: Form) -> web.Response:
-        """Queues a lookup in the DHT."""
-        torrent, store = await self._torrent(request), self._store
-        payload = {"info_hash": torrent.info_hash.hex()}
-        await store.dht_nodes.check_lookup(store.dht_torrents, torrent.info_hash, self._clock())
-        await store.jobs.enqueue(DHT_LOOKUP, payload, max_retries=0)
+        torrent = await self._torrent(request)
+        await service.look_up(self._store, torrent.info_hash, self._clock())
         return done(request, _address(torrent.info_hash), "lookup")
 
     @post("/torrents/{info_hash}/deny", "denial.add")
     async def deny(self, request: web.Request, form: Form) -> web.Response:
         """Accepts unknown info hashes too."""
         info_hash = _info_hash(request)
-        reason = form.text("reason")
-        await deny_torrent(self._store, info_hash, reason or NOT_SERVED)
+        await deny_torrent(self._store, info_hash, form.text("reason") or NOT_SERVED)
         return done(request, _address(info_hash), "saved")
 
     @post("/torrents/{info_hash}/allow", "denial.remove")

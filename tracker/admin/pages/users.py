@@ -10,14 +10,13 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
-from tracker.admin.context import AdminContext
+from tracker.admin.context import AdminContext, announce_urls
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, page_number, read_rule, turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, NotFound, existing
-from tracker.operations.bulk import USER_ACTIONS, UserAction, change_users
+from tracker.operations.bulk import USER_ACTIONS, change_users
 from tracker.operations.torrents import counting_torrent
 from tracker.operations.users import (
     MAX_CHANGES,
@@ -87,6 +86,7 @@ class UserPages(Pages):
             raise web.HTTPSeeOther(f"/users/{wanted}")
         query, missing = Query.read(request), wanted[:20]
         upload, download = await self._store.multipliers.get()
+        found = await self._store.user_listing.page(query.filter, query.cursor or query.start, query.size)
         variables = {
             "upload_multiplier": upload,
             "download_multiplier": download,
@@ -99,18 +99,11 @@ class UserPages(Pages):
             "registered": await self._store.users.count(),
             "complete": await self._store.user_listing.is_complete(),
             "missing": missing,
-            **await self._found(query),
+            **query.paging(found),
+            "users": found.rows,
             "hit_and_run_users": await self._store.users.hit_and_run_count(),
         }
         return render(request, "users.html", variables, status=404) if missing else variables
-
-    async def _found(self, query: Query) -> dict[str, Any]:
-        cursor = query.cursor or (f"f{(query.page - 1) * query.size}" if query.page > 1 else "")
-        found = await self._store.user_listing.page(query.filter, cursor, query.size)
-        shown = len(found.rows)
-        if found.first is not None:
-            return {"users": found.rows, **query.numbered(shown, found.total)}
-        return {"users": found.rows, **query.unnumbered(shown, found.cursor)}
 
     @post("/users/bulk", "user.bulk")
     @post("/users/bulk/delete", "user.bulk", role="admin")
@@ -118,8 +111,8 @@ class UserPages(Pages):
         """Applies one action to all selected users; returns to the same page of the list."""
         back = f"/users{Query.read(request).here}"
         deletes = request.path.endswith("/delete")
-        actions: list[UserAction] = ["delete"] if deletes else [each for each in USER_ACTIONS if each != "delete"]
-        action = next((each for each in actions if deletes or each == form.text("action")), None)
+        wanted = "delete" if deletes else form.text("action")
+        action = next((each for each in USER_ACTIONS if each == wanted and deletes == (each == "delete")), None)
         if action is None:
             raise Problem(422, detail="unknown action")
         chosen = form.texts("user_id")
@@ -142,8 +135,7 @@ class UserPages(Pages):
 
     @get("/users/owing", "hit_and_runs.html")
     async def hit_and_runs(self, request: web.Request) -> dict[str, Any]:
-        number = page_number(request.query.get("page", ""))
-        total = await self._store.users.hit_and_run_count()
+        number, total = page_number(request.query.get("page", "")), await self._store.users.hit_and_run_count()
         return {
             "hit_and_runs": await self._store.users.hit_and_runs((number - 1) * PAGE, PAGE),
             **turned("/users/owing", number, PAGE, total),
@@ -154,8 +146,7 @@ class UserPages(Pages):
     @get("/users/pending", "hit_and_runs_pending.html")
     async def pending(self, request: web.Request) -> dict[str, Any]:
         """Torrents that become hit-and-runs unless their users come back."""
-        number = page_number(request.query.get("page", ""))
-        total = await self._store.hit_and_runs.pending_count()
+        number, total = page_number(request.query.get("page", "")), await self._store.hit_and_runs.pending_count()
         return {
             "pending": await pending_hit_and_runs(self._store, (number - 1) * PAGE, PAGE),
             **turned("/users/pending", number, PAGE, total),
@@ -175,8 +166,7 @@ class UserPages(Pages):
     @post("/users/groups", "group.set", errors_on="groups")
     async def save_group(self, request: web.Request, form: Form) -> web.Response:
         """Adds the group or replaces its fields. An empty multiplier is 1."""
-        group_id = form.text("group_id")
-        fields = {name: form.texts(name)[-1] for name in GROUP_FIELDS if form.has(name)}
+        group_id, fields = form.text("group_id"), form.last_texts(GROUP_FIELDS)
         if not GROUP_ID.fullmatch(group_id):
             raise ClientError(f"the id of a group is a whole number from 1 up to {MAX_GROUP_ID}")
         fields |= {name: fields[name] or "1" for name in MULTIPLIERS if name in fields}
@@ -192,7 +182,6 @@ class UserPages(Pages):
 
     @post("/users", "user.add", errors_on="show")
     async def add(self, request: web.Request, form: Form) -> web.Response:
-        """Creates a user and shows the passkey once."""
         totals = {name: text for name in TOTALS if (text := form.text(name))}
         user = await self._store.users.add(
             form.text("user_id") or None,
@@ -209,7 +198,6 @@ class UserPages(Pages):
     @post("/users/multipliers", "multipliers.set", role="admin", errors_on="show")
     @post("/users/multipliers/remove", "multipliers.set", role="admin", errors_on="show")
     async def change_rule(self, request: web.Request, form: Form) -> web.Response:
-        """Sets or removes a rule for all users."""
         await self._store.multipliers.change_rule(read_rule(request, form, self._clock()))
         return done(request, "/users", "saved")
 
@@ -226,12 +214,12 @@ class UserPage(Pages):
 
     @get("/users/{user_id}", "user.html")
     async def show(self, request: web.Request) -> dict[str, Any]:
-        user_id = self._id(request)
+        user_id = _id_of(request)
         asked, cursor = request.query.get("set", ""), cursor_number(request.query.get("cursor", ""))
         chosen, store = asked if asked in SETS else "active", self._store
         (user, (after, shown), sizes, check), (tokens, token_count, activity) = await asyncio.gather(
             asyncio.gather(
-                self._found(user_id),
+                self._user(request),
                 self._shares(user_id, chosen, cursor),
                 store.users.set_sizes(user_id),
                 store.shards.main_or(store.connect_checks.of_user(user_id), None),
@@ -275,8 +263,8 @@ class UserPage(Pages):
     async def edit(self, request: web.Request, form: Form) -> web.Response:
         """Sets the fields that the form has; of a checkbox the last value. Empty totals are unchanged."""
         user = await self._user(request)
-        texts = {name: form.texts(name)[-1] for name in FIELDS if form.has(name)}
-        fields = {name: text for name, text in texts.items() if text or name not in TOTALS}
+        texts = form.last_texts(FIELDS).items()
+        fields = {name: text for name, text in texts if text or name not in TOTALS}
         await self._store.users.edit(user.passkey, fields)
         return _back(request, user, "saved")
 
@@ -331,19 +319,16 @@ class UserPage(Pages):
         return done(request, "/users", "removed")
 
     async def _user(self, request: web.Request) -> User:
-        return await self._found(self._id(request))
-
-    @staticmethod
-    def _id(request: web.Request) -> str:
-        """Finds a user by ID only, never by passkey, because URLs are not secret. Raises NotFound."""
-        user_id = request.match_info["user_id"]
-        if not is_user_id(user_id):
-            raise UnknownUser
-        return user_id
-
-    async def _found(self, user_id: str) -> User:
         """Raises NotFound."""
-        return existing(await self._store.users.by_id(user_id), "user")
+        return existing(await self._store.users.by_id(_id_of(request)), "user")
+
+
+def _id_of(request: web.Request) -> str:
+    """Users are found by ID only, never by passkey, because URLs are not secret. Raises NotFound."""
+    user_id = request.match_info["user_id"]
+    if not is_user_id(user_id):
+        raise UnknownUser
+    return user_id
 
 
 def show_passkey(context: AdminContext, request: web.Request, user: User, message: str = "") -> web.Response:

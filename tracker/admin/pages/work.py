@@ -8,14 +8,14 @@ from aiohttp import web
 from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import Form, clean, page_number, read_form, turned
+from tracker.admin.pages.forms import Form, clean, digits, first_and_next, page_number, read_form, turned
 from tracker.admin.pages.rendering import Pages, done, get, post
 from tracker.errors import ClientError
 from tracker.operations.work import add_items, create_project, is_address, items_of, policy_preview, purge_items
 from tracker.store.schema.record import settable
 from tracker.store.work import periods
 from tracker.store.work.log import finished_claim
-from tracker.store.work.records import QUEUES, ItemStatus, Kind, NewItem, Place, Project, Queue
+from tracker.store.work.records import QUEUES, Kind, NewItem, Place, Project, Queue
 from tracker.store.work.sizes import CLASSES, EVERY_SECONDS
 from tracker.store.work.statistics import Board
 from tracker.store.work.verification import asks_for_probes
@@ -154,14 +154,13 @@ class WorkPages(Pages):
         frame = await self._frame(request, "/items")
         name = request.match_info["project"]
         place = _place(request.query.get("list", ""))
-        claimant, cursor = clean(request.query.get("claimant", ""), 30), request.query.get("cursor", "")
+        claimant, wanted = clean(request.query.get("claimant", ""), 30), clean(request.query.get("item", ""), 300)
+        cursor, items = request.query.get("cursor", "")[:_MAX_CURSOR], self._store.work.items
         try:
-            page = await self._store.work.items.page(
-                name, place, claimant=claimant, cursor=cursor[:_MAX_CURSOR], count=PAGE
-            )
+            page = await items.page(name, place, claimant=claimant, cursor=cursor, count=PAGE)
         except ClientError:  # no such cursor or claimant
-            page, claimant, cursor = await self._store.work.items.page(name, place, count=PAGE), "", ""
-        query = {"list": place, **({"claimant": claimant} if claimant else {})}
+            page, claimant, cursor = await items.page(name, place, count=PAGE), "", ""
+        query = {"list": place, "claimant": claimant}
         return {
             **frame,
             "place": place,
@@ -169,25 +168,19 @@ class WorkPages(Pages):
             "claimant": claimant,
             "entries": page.entries,
             "is_done": place == "done" and not claimant,
-            "first_url": f"{frame['here']}/items?{urlencode(query)}" if cursor else "",
-            "next_url": _next(f"{frame['here']}/items", query, page.cursor),
-            "wanted": clean(request.query.get("item", ""), 300),
-            "found": await self._find(name, request.query.get("item", "")),
+            **first_and_next(f"{frame['here']}/items", query, cursor, page.cursor),
+            "wanted": wanted,
+            "found": await self._store.work.items.status(name, wanted) if wanted else None,
             "queues": QUEUES,
             "text": (await read_form(request)).text("items", _MAX_LIST),
         }
 
-    async def _find(self, project: str, item: str) -> ItemStatus | None:
-        item = clean(item, 300)
-        return await self._store.work.items.status(project, item) if item else None
-
     @post("/work/{project}/items", "items.add", errors_on="items")
     async def add(self, request: web.Request, form: Form) -> web.Response:
         name = request.match_info["project"]
-        text = form.text("items", _MAX_LIST)
-        queue = form.text("queue")
-        claimant = form.text("claimant")
-        new = [NewItem(item, cast("Queue", queue), (claimant,) if claimant else ()) for item in items_of(text)]
+        queue, claimant = form.text("queue"), form.text("claimant")
+        asked = (claimant,) if claimant else ()
+        new = [NewItem(item, cast("Queue", queue), asked) for item in items_of(form.text("items", _MAX_LIST))]
         added = await add_items(self._store, name, new, again=form.ticked("again"))
         request[CHANGE].count(processed=added.processed, added=added.added)
         return done(request, f"/work/{name}/items", "added", list=queue)
@@ -208,23 +201,20 @@ class WorkPages(Pages):
     async def claims(self, request: web.Request) -> dict[str, Any]:
         """The query has ``claimant``, ``item`` and ``cursor``."""
         frame = await self._frame(request, "/claims")
-        name, here = request.match_info["project"], f"{frame['here']}/claims"
+        name = request.match_info["project"]
         claimant, item = (clean(request.query.get(each, ""), 300) for each in ("claimant", "item"))
-        cursor = request.query.get("cursor", "")[:_MAX_CURSOR]
+        cursor, found = request.query.get("cursor", "")[:_MAX_CURSOR], self._store.work.claims
         try:
-            page = await self._store.work.claims.page(
-                name, cursor=cursor, count=PAGE, claimant=claimant or None, item=item or None
-            )
+            page = await found.page(name, cursor=cursor, count=PAGE, claimant=claimant or None, item=item or None)
         except ClientError:  # no such cursor
-            page, cursor = await self._store.work.claims.page(name, count=PAGE), ""
-        query = {key: value for key, value in (("claimant", claimant), ("item", item)) if value}
+            page, cursor = await found.page(name, count=PAGE), ""
+        query = {"claimant": claimant, "item": item}
         return {
             **frame,
             "claims": page.entries,
             "claimant": claimant,
             "item": item,
-            "first_url": f"{here}?{urlencode(query)}" if cursor else "",
-            "next_url": _next(here, query, page.cursor),
+            **first_and_next(f"{frame['here']}/claims", query, cursor, page.cursor),
             "sees_addresses": _sees_addresses(request),
         }
 
@@ -281,9 +271,9 @@ def _changes(form: Form) -> dict[str, Any]:
         elif setting.kind == "names":
             changes[name] = tuple(filter(None, (each.strip() for each in text.split(","))))
         elif setting.kind == "number":
-            if not (text.isascii() and text.isdigit() and len(text) <= 16):
+            if (number := digits(text, 16)) is None:
                 raise ClientError(f"{setting.label}: must be a whole number")
-            changes[name] = int(text)
+            changes[name] = number
         else:
             changes[name] = text
     return changes
@@ -295,10 +285,6 @@ def _sees_addresses(request: web.Request) -> bool:
 
 def _place(text: str) -> Place:
     return cast("Place", text) if text in get_args(Place) else "todo"
-
-
-def _next(path: str, query: dict[str, str], cursor: str) -> str:
-    return f"{path}?{urlencode({**query, 'cursor': cursor})}" if cursor else ""
 
 
 def _hours(text: str) -> float:

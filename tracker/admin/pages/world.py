@@ -19,9 +19,10 @@ from tracker.errors import ClientError
 from tracker.geoip import UNKNOWN
 from tracker.store.schema.keys import BOARDS, SCOPES
 from tracker.store.stats.metric_names import unescape
-from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_start
+from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT
 from tracker.store.stats.unique_users import LeaderboardEntry
 from tracker.store.torrents.torrents import Torrent
+from tracker.store.work.periods import months_ago
 
 FEW = 10
 """Rows of a table on the main page; each table has its own page with more."""
@@ -92,7 +93,7 @@ class WorldPages(Pages):
         """Variables of each page of a period. ``periods``: (URL, label, whether selected). The last two are counting
         errors because the store was short of memory."""
         totals, now = await self._store.counters.totals(), self._clock()
-        months = [month_start(now, -back).strftime("%Y-%m") for back in range(MONTHS_KEPT + 1)]
+        months = months_ago(now, range(MONTHS_KEPT + 1))
         known = await self._store.unique_users.with_users(months)
         kept = [month for month in months if month == period or month in known]
         return {
@@ -136,7 +137,6 @@ class WorldPages(Pages):
 
     @get("/world/{board}", "world_table.html")
     async def board(self, request: web.Request) -> dict[str, Any]:
-        """A page of one table."""
         board, period = request.match_info["board"], _period(request)
         if board not in BOARDS:
             raise Problem(404, detail="unknown table")
@@ -191,11 +191,9 @@ def _info_hash(text: str) -> InfoHash | None:
 
 def _torrent(entry: LeaderboardEntry, known: Mapping[InfoHash, Torrent]) -> Line:
     info_hash = _info_hash(entry.name)
-    if info_hash is None:
-        return Line(entry.name, "", entry.users)
-    found = known.get(info_hash)
+    found = None if info_hash is None else known.get(info_hash)
     if found is None:
-        return Line(entry.name, "no longer registered", entry.users)
+        return Line(entry.name, "" if info_hash is None else "no longer registered", entry.users)
     above = entry.name if found.name else ""
     return Line(found.name or entry.name, above, entry.users, f"/torrents/{entry.name}")
 
@@ -203,9 +201,7 @@ def _torrent(entry: LeaderboardEntry, known: Mapping[InfoHash, Torrent]) -> Line
 def _place(entry: LeaderboardEntry, board: str) -> Line:
     country, _, below = entry.name.partition("/")
     href = f"/world/{board}/place?{urlencode({'name': entry.name})}"
-    if not below:
-        return Line(readable(country), "", entry.users, href)
-    return Line(readable(below), readable(country), entry.users, href)
+    return Line(readable(below or country), readable(country) if below else "", entry.users, href)
 
 
 def readable(part: str) -> str:
@@ -245,15 +241,11 @@ def shapes_of(countries: list[LeaderboardEntry], shades: list[Shade]) -> list[Sh
         reached = sum(number >= each.min_users for each in shades)
         return CLASSES - len(shades) + reached if number > 0 else 0
 
-    lands = [
-        Shape(code, country_name(code), users[code], shade(users[code]), path) for code, path in earth.outlines.items()
-    ]
-    dots = [
-        Shape(code, country_name(code), users[code], shade(users[code]), x=x, y=y)
-        for code, (x, y) in earth.dots.items()
-        if users[code] > 0
-    ]
-    return [*lands, *dots]
+    def shape(code: str, path: str = "", x: int = 0, y: int = 0) -> Shape:
+        return Shape(code, country_name(code), users[code], shade(users[code]), path, x, y)
+
+    dots = [shape(code, x=x, y=y) for code, (x, y) in earth.dots.items() if users[code] > 0]
+    return [*(shape(code, path) for code, path in earth.outlines.items()), *dots]
 
 
 def _period(request: web.Request) -> str:

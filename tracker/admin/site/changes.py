@@ -6,6 +6,9 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from tracker.admin.context import AdminContext
 from tracker.bittorrent import InfoHash
@@ -18,7 +21,7 @@ from tracker.settings.model import Settings
 from tracker.store.schema.multipliers import RuleChange, multiplier_text, rule_change
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
-from tracker.store.users.fields import User, Value
+from tracker.store.users.fields import User, Value, checked_passkey
 
 WINDOWS = (1, 10, 60, 900, 7200)
 """Seconds. The weight of a second falls to a third in this time."""
@@ -71,8 +74,6 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class SiteCall:
-    """One request of a site."""
-
     context: AdminContext
     change: Change
     rates: Rates
@@ -90,6 +91,19 @@ class SiteCall:
             return RuleChange(int(now), name)
         texts = [None if factor == 1 else multiplier_text(factor) for factor in (upload, download)]
         return rule_change(now, name, texts[0], texts[1])
+
+
+def of_text(parse: Callable[[str], Any], text: object) -> Any:
+    """For a validator. Raises ValueError."""
+    try:
+        if isinstance(text, str):
+            return parse(text)
+    except ClientError as error:
+        raise ValueError(error.text) from error
+    raise ValueError("a text is expected")
+
+
+Passkey = Annotated[str, AfterValidator(lambda text: of_text(checked_passkey, text))]
 
 
 async def save_torrent(

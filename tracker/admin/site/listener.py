@@ -106,7 +106,6 @@ class Site:
 
     @contextmanager
     def counting(self, call: str) -> Iterator[None]:
-        """Counts a call by its outcome."""
         outcome = "failed"
         try:
             yield
@@ -143,16 +142,16 @@ class Site:
         then. Raises Problem."""
         address = format_address(found) if (found := remote_address(request)) else ""
         change = Change(self.context.store, Caller(self.settings.name, "operate", "site", "", address), operation)
-        done = False
+        failed = True
         try:
             reply = await handle(SiteCall(self.context, change, self.rates, self.apply))
-            done = True
+            failed = False
+            return reply
         except ClientError as error:
             raise _refused(request, operation, error, fields, change.named) from error
         finally:
             if operation:
-                await change.record(failed=not done)
-        return reply
+                await change.record(failed=failed)
 
 
 def _refused(
@@ -202,7 +201,7 @@ def _fields_of(data: bytes) -> dict[str, object]:
 def make_app(site: Site) -> web.Application:
     middlewares = [_close_middleware, problem_middleware, size_limit_middleware]
     app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
-    app.add_routes([*_unit3d(site, CALLS), *_ocelot(site)])
+    app.add_routes([*(_unit3d(site, call) for call in CALLS), *_ocelot(site)])
     return app
 
 
@@ -215,28 +214,25 @@ async def _close_middleware(request: web.Request, handler: Handler) -> web.Strea
     return response
 
 
-def _unit3d(site: Site, calls: Sequence[Unit3dCall]) -> list[web.RouteDef]:
-    def route(call: Unit3dCall) -> web.RouteDef:
-        name = f"{call.method} {call.path.partition('/')[0]}"
+def _unit3d(site: Site, call: Unit3dCall) -> web.RouteDef:
+    name = f"{call.method} {call.path.partition('/')[0]}"
 
-        async def handle(request: web.Request) -> web.Response:
-            with site.counting(name):
-                site.admit(request, site.settings.key)
-                fields: dict[str, object] = dict(request.match_info)
-                del fields["key"]
-                arguments: list[object] = [int(str(value)) for value in fields.values()]
-                if (model := call.body) is not None:
-                    data = await request.read()
-                    fields = _fields_of(data)
-                    arguments.append(_checked(request, fields, lambda: model.model_validate_json(data)))
-                reply = await site.run(request, call.operation, fields, lambda this: call.handler(this, *arguments))
-            if reply is None:
-                return web.Response()
-            return web.Response(body=orjson.dumps(reply), content_type="application/json")
+    async def handle(request: web.Request) -> web.Response:
+        with site.counting(name):
+            site.admit(request, site.settings.key)
+            fields: dict[str, object] = dict(request.match_info)
+            del fields["key"]
+            arguments: list[object] = [int(str(value)) for value in fields.values()]
+            if (model := call.body) is not None:
+                data = await request.read()
+                fields = _fields_of(data)
+                arguments.append(_checked(request, fields, lambda: model.model_validate_json(data)))
+            reply = await site.run(request, call.operation, fields, lambda this: call.handler(this, *arguments))
+        if reply is None:
+            return web.Response()
+        return web.Response(body=orjson.dumps(reply), content_type="application/json")
 
-        return web.route(call.method, UNIT3D + call.path, handle)
-
-    return [route(call) for call in calls]
+    return web.route(call.method, UNIT3D + call.path, handle)
 
 
 def _ocelot(site: Site) -> list[web.RouteDef]:

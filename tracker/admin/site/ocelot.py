@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import unquote_to_bytes
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from tracker.admin.site.changes import (
+    Passkey,
     SiteCall,
     change_client,
     delete_torrent,
@@ -23,7 +24,6 @@ from tracker.operations.torrents import allow_torrent, change_torrent_rule, deny
 from tracker.settings.reload import with_values
 from tracker.store.swarms.reaping import NO_PEERS, read_peer_counts
 from tracker.store.torrents.torrents import MAX_OWN_ID
-from tracker.store.users.fields import checked_passkey
 from tracker.system.logger import Logger
 
 PASSKEY_LENGTH = 32
@@ -41,13 +41,6 @@ DISABLED = "your account is disabled on the site"
 log = Logger("tracker.site")
 
 
-def _passkey(text: str) -> str:
-    try:
-        return checked_passkey(text)
-    except ClientError as error:
-        raise ValueError(error.text) from error
-
-
 def _info_hash(text: object) -> InfoHash:
     raw = text.encode("latin-1") if isinstance(text, str) else b""
     if len(raw) != HASH_LENGTH:
@@ -62,7 +55,6 @@ def _cut(text: object, length: int) -> list[str]:
 
 
 Hash = Annotated[InfoHash, BeforeValidator(_info_hash)]
-Passkey = Annotated[str, AfterValidator(_passkey)]
 Id = Annotated[int, Field(ge=1, le=10**15 - 1)]
 Flag = Literal["0", "1"]
 Kind = Annotated[int, Field(ge=0, le=2)]
@@ -171,8 +163,7 @@ async def info_torrent(call: SiteCall, query: TorrentQuery) -> None:
 
 
 async def add_user(call: SiteCall, query: NewUser) -> None:
-    fields = {"enabled": True, "visible": query.visible == "1"}
-    await save_user(call, query.id, query.passkey, fields)
+    await save_user(call, query.id, query.passkey, {"enabled": True, "visible": query.visible == "1"})
 
 
 async def update_user(call: SiteCall, query: ChangedUser) -> None:

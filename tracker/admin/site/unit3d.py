@@ -5,28 +5,30 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from tracker.admin.site.changes import (
+    Passkey,
     SiteCall,
     change_client,
     delete_torrent,
     give_token,
     known_user,
+    of_text,
     save_torrent,
     save_user,
     torrent_of_id,
 )
 from tracker.bittorrent import InfoHash, parse_info_hash
-from tracker.errors import ClientError, existing
+from tracker.errors import existing
 from tracker.operations.peers import to_integer
 from tracker.operations.torrents import change_torrent_rule, torrent_fields
 from tracker.store.schema.multipliers import Multiplier, Rules
 from tracker.store.torrents.records import Enabled, Peer, Torrent
 from tracker.store.torrents.torrents import MAX_OWN_ID
-from tracker.store.users.fields import Value, checked_passkey
+from tracker.store.users.fields import Value
 from tracker.store.users.peers import SEEDER_SHARE, Lists
 from tracker.store.users.users import UnknownUser
 from tracker.wire.endpoint import format_address
@@ -50,18 +52,7 @@ TorrentId = Annotated[int, Field(strict=True, ge=1, le=MAX_OWN_ID)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(strict=True)]
-Hash = Annotated[InfoHash, BeforeValidator(lambda text: _of_text(parse_info_hash, text))]
-Passkey = Annotated[str, AfterValidator(lambda text: _of_text(checked_passkey, text))]
-
-
-def _of_text(parse: Callable[[str], Any], text: object) -> Any:
-    """For a validator. Raises ValueError."""
-    try:
-        if isinstance(text, str):
-            return parse(text)
-    except ClientError as error:
-        raise ValueError(error.text) from error
-    raise ValueError("a text is expected")
+Hash = Annotated[InfoHash, BeforeValidator(lambda text: of_text(parse_info_hash, text))]
 
 
 class Body(BaseModel):
@@ -187,11 +178,10 @@ def _percent(rules: Rules) -> int:
 async def _peers(call: SiteCall, torrent: Torrent) -> dict[str, Mapping[str, object]]:
     hidden = await call.store.groups.hidden_users()
     found: dict[str, Mapping[str, object]] = {}
-    cursor, more = 0, True
-    while more and len(found) < MAX_PEERS:
-        cursor, peers = await call.store.torrents.peers(torrent, cursor, _PEERS_A_CALL)
+    cursor: int | None = None
+    while cursor != 0 and len(found) < MAX_PEERS:
+        cursor, peers = await call.store.torrents.peers(torrent, cursor or 0, _PEERS_A_CALL)
         found |= {f"{_number(peer, 'user_id')}-{peer.peer_id.hex()}": _peer(peer, hidden) for peer in peers}
-        more = cursor != 0
     return found
 
 
