@@ -245,7 +245,7 @@ def _ocelot(site: Site) -> list[web.RouteDef]:
             if action is None:
                 raise _refused(request, "", ClientError("unknown action"), fields)
             query = _checked(request, fields, lambda: action.query.model_validate(fields))
-            await site.run(request, action.operation, fields, lambda this: action.handler(this, query))
+            await site.run(request, action.operation, fields, lambda this: action.handler(this, **dict(query)))
         return web.Response(text="success")
 
     async def report(request: web.Request) -> web.Response:

@@ -1,11 +1,12 @@
 """The calls of Gazelle to its tracker Ocelot: GET /<key>/update?action=... and /<report key>/report?get=..."""
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote_to_bytes
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from tracker.admin.site.changes import (
     Passkey,
@@ -55,205 +56,146 @@ def _cut(text: object, length: int) -> list[str]:
 
 
 Hash = Annotated[InfoHash, BeforeValidator(_info_hash)]
+Hashes = Annotated[tuple[Hash, ...], BeforeValidator(lambda text: _cut(text, HASH_LENGTH))]
+Passkeys = Annotated[tuple[Passkey, ...], BeforeValidator(lambda text: _cut(text, PASSKEY_LENGTH))]
 Id = Annotated[int, Field(ge=1, le=10**15 - 1)]
+TorrentId = Annotated[int, Field(ge=1, le=MAX_OWN_ID)]
 Flag = Literal["0", "1"]
 Kind = Annotated[int, Field(ge=0, le=2)]
 Prefix = Annotated[str, Field(min_length=1)]
 
 
-class Query(BaseModel):
-    """Unknown parameters are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, arbitrary_types_allowed=True)
-
-
-class TorrentQuery(Query):
-    info_hash: Hash
-
-
-class NewTorrent(TorrentQuery):
-    id: Annotated[int, Field(ge=1, le=MAX_OWN_ID)]
-    freetorrent: Kind = 0
-
-
-class ChangedTorrent(TorrentQuery):
-    freetorrent: Kind
-
-
-class ChangedTorrents(Query):
-    info_hashes: Annotated[tuple[Hash, ...], BeforeValidator(lambda text: _cut(text, HASH_LENGTH))]
-    freetorrent: Kind
-
-
-class DeletedTorrent(TorrentQuery):
-    reason: int = -1
-
-
-class UserQuery(Query):
-    passkey: Passkey
-
-
-class NewUser(UserQuery):
-    id: Id
-    visible: Flag = "1"
-
-
-class ChangedUser(UserQuery):
-    can_leech: Flag
-    visible: Flag = "1"
-
-
-class Users(Query):
-    passkeys: Annotated[tuple[Passkey, ...], BeforeValidator(lambda text: _cut(text, PASSKEY_LENGTH))]
-
-
-class ChangedPasskey(Query):
-    oldpasskey: Passkey
-    newpasskey: Passkey
-
-
-class Token(TorrentQuery):
-    userid: Id
-
-
-class Client(Query):
-    peer_id: Prefix
-
-
-class ChangedClient(Query):
-    old_peer_id: Prefix
-    new_peer_id: Prefix
-
-
-class Interval(Query):
-    new_announce_interval: Id
-
-
-async def add_torrent(call: SiteCall, query: NewTorrent) -> None:
-    is_new = not await call.store.torrents.registered([query.info_hash])
-    await save_torrent(call, query.id, query.info_hash, {"enabled": "1"}, call.rule("", *FACTORS[query.freetorrent]))
+async def add_torrent(call: SiteCall, info_hash: Hash, id: TorrentId, freetorrent: Kind = 0) -> None:
+    is_new = not await call.store.torrents.registered([info_hash])
+    await save_torrent(call, id, info_hash, {"enabled": "1"}, call.rule("", *FACTORS[freetorrent]))
     if is_new:
-        await allow_torrent(call.store, query.info_hash)  # it was deleted before
+        await allow_torrent(call.store, info_hash)  # it was deleted before
 
 
-async def update_torrent(call: SiteCall, query: ChangedTorrent) -> None:
-    await _update(call, query.info_hash, query.freetorrent)
-
-
-async def update_torrents(call: SiteCall, query: ChangedTorrents) -> None:
-    """Unknown ones are left out."""
-    for info_hash in await call.store.torrents.registered(query.info_hashes):
-        await _update(call, info_hash, query.freetorrent)
-
-
-async def _update(call: SiteCall, info_hash: InfoHash, kind: int) -> None:
+async def update_torrent(call: SiteCall, info_hash: Hash, freetorrent: Kind) -> None:
     await known_torrent(call, info_hash)
-    await change_torrent_rule(call.store, info_hash, call.rule("", *FACTORS[kind]))
+    await change_torrent_rule(call.store, info_hash, call.rule("", *FACTORS[freetorrent]))
 
 
-async def remove_torrent(call: SiteCall, query: DeletedTorrent) -> None:
+async def update_torrents(call: SiteCall, info_hashes: Hashes, freetorrent: Kind) -> None:
+    """Unknown ones are left out."""
+    for info_hash in await call.store.torrents.registered(info_hashes):
+        await update_torrent(call, info_hash, freetorrent)
+
+
+async def remove_torrent(call: SiteCall, info_hash: Hash, reason: int = -1) -> None:
     """Peers are told the reason if it has a text."""
-    await delete_torrent(call, query.info_hash)
-    if 0 <= query.reason < len(DELETED):
-        await deny_torrent(call.store, query.info_hash, f"Unregistered torrent: {DELETED[query.reason]}")
+    await delete_torrent(call, info_hash)
+    if 0 <= reason < len(DELETED):
+        await deny_torrent(call.store, info_hash, f"Unregistered torrent: {DELETED[reason]}")
 
 
-async def info_torrent(call: SiteCall, query: TorrentQuery) -> None:
-    await known_torrent(call, query.info_hash)
+async def info_torrent(call: SiteCall, info_hash: Hash) -> None:
+    await known_torrent(call, info_hash)
 
 
-async def add_user(call: SiteCall, query: NewUser) -> None:
-    await save_user(call, query.id, query.passkey, {"enabled": True, "visible": query.visible == "1"})
+async def add_user(call: SiteCall, passkey: Passkey, id: Id, visible: Flag = "1") -> None:
+    await save_user(call, id, passkey, {"enabled": True, "visible": visible == "1"})
 
 
-async def update_user(call: SiteCall, query: ChangedUser) -> None:
-    user = await known_user(call, query.passkey)
-    fields = {"can_leech": query.can_leech == "1", "visible": query.visible == "1"}
-    await call.store.users.edit(user.user_id, fields)
+async def update_user(call: SiteCall, passkey: Passkey, can_leech: Flag, visible: Flag = "1") -> None:
+    user = await known_user(call, passkey)
+    await call.store.users.edit(user.user_id, {"can_leech": can_leech == "1", "visible": visible == "1"})
 
 
-async def remove_user(call: SiteCall, query: UserQuery) -> None:
+async def remove_user(call: SiteCall, passkey: Passkey) -> None:
     """Gazelle removes a disabled user, and adds the user again later: totals and history stay. An unknown user is
     removed already."""
-    if (user := await call.store.users.get(query.passkey)) is not None:
+    if (user := await call.store.users.get(passkey)) is not None:
         await call.change.touch("user", user.user_id)
         await call.store.users.edit(user.user_id, {"enabled": False, "reason": DISABLED})
 
 
-async def remove_users(call: SiteCall, query: Users) -> None:
-    for passkey in query.passkeys:
-        await remove_user(call, UserQuery(passkey=passkey))
+async def remove_users(call: SiteCall, passkeys: Passkeys) -> None:
+    for passkey in passkeys:
+        await remove_user(call, passkey)
 
 
-async def change_passkey(call: SiteCall, query: ChangedPasskey) -> None:
+async def change_passkey(call: SiteCall, oldpasskey: Passkey, newpasskey: Passkey) -> None:
     """Also if it is done already, because a site repeats a call that was not answered."""
-    if await call.store.users.get(query.oldpasskey) is None and await call.store.users.get(query.newpasskey):
+    if await call.store.users.get(oldpasskey) is None and await call.store.users.get(newpasskey):
         return
-    user = await known_user(call, query.oldpasskey)
-    await call.store.users.rotate(user.passkey, query.newpasskey)
+    user = await known_user(call, oldpasskey)
+    await call.store.users.rotate(user.passkey, newpasskey)
 
 
-async def add_token(call: SiteCall, query: Token) -> None:
-    await give_token(call, query.userid, await known_torrent(call, query.info_hash))
+async def add_token(call: SiteCall, info_hash: Hash, userid: Id) -> None:
+    await give_token(call, userid, await known_torrent(call, info_hash))
 
 
-async def remove_token(call: SiteCall, query: Token) -> None:
-    torrent = await known_torrent(call, query.info_hash)
-    user = await known_user(call, str(query.userid))
+async def remove_token(call: SiteCall, info_hash: Hash, userid: Id) -> None:
+    torrent = await known_torrent(call, info_hash)
+    user = await known_user(call, str(userid))
     await call.store.freeleech.take_back(user.user_id, torrent.torrent_id)
 
 
-async def add_client(call: SiteCall, query: Client) -> None:
-    await change_client(call, query.peer_id.encode("latin-1"), call.store.allow_list.add)
+async def add_client(call: SiteCall, peer_id: Prefix) -> None:
+    await change_client(call, peer_id.encode("latin-1"), call.store.allow_list.add)
 
 
-async def remove_client(call: SiteCall, query: Client) -> None:
-    await change_client(call, query.peer_id.encode("latin-1"), call.store.allow_list.remove)
+async def remove_client(call: SiteCall, peer_id: Prefix) -> None:
+    await change_client(call, peer_id.encode("latin-1"), call.store.allow_list.remove)
 
 
-async def edit_client(call: SiteCall, query: ChangedClient) -> None:
-    await add_client(call, Client(peer_id=query.new_peer_id))
-    await remove_client(call, Client(peer_id=query.old_peer_id))
+async def edit_client(call: SiteCall, old_peer_id: Prefix, new_peer_id: Prefix) -> None:
+    await add_client(call, new_peer_id)
+    await remove_client(call, old_peer_id)
 
 
-async def set_interval(call: SiteCall, query: Interval) -> None:
+async def set_interval(call: SiteCall, new_announce_interval: Id) -> None:
     """Until this tracker restarts, as in Ocelot."""
     current, name = call.context.settings, "interval_seconds"
-    if query.new_announce_interval < current.announce.min_interval_seconds:
+    if new_announce_interval < current.announce.min_interval_seconds:
         raise ClientError("TRACKER_ANNOUNCE__MIN_INTERVAL_SECONDS is longer than this interval")
     try:
-        call.apply(with_values(current, {"announce": {name: query.new_announce_interval}}))
+        call.apply(with_values(current, {"announce": {name: new_announce_interval}}))
     except ValidationError as error:
         raise ClientError("TRACKER_ANNOUNCE__INTERVAL_SECONDS does not allow this interval") from error
-    log.info("announce interval changed until a restart", seconds=query.new_announce_interval)
+    log.info("announce interval changed until a restart", seconds=new_announce_interval)
+
+
+Handler = Callable[..., Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """``operation`` is its name in the audit log; empty: it changes nothing that is recorded."""
 
-    handler: Callable[..., Awaitable[None]]
-    query: type[Query]
-    operation: str = ""
+    handler: Handler
+    query: type[BaseModel]
+    operation: str
+
+
+def _action(handler: Handler, operation: str = "") -> Action:
+    """The parameters of the handler are those of the query. Unknown ones are ignored."""
+    _, *parameters = inspect.signature(handler).parameters.values()
+    fields: Any = {p.name: (p.annotation, ... if p.default is p.empty else p.default) for p in parameters}
+    config = ConfigDict(extra="ignore", frozen=True, arbitrary_types_allowed=True)
+    return Action(handler, create_model("Query", __config__=config, **fields), operation)
 
 
 ACTIONS = {
-    "add_torrent": Action(add_torrent, NewTorrent, "torrent.add"),
-    "update_torrent": Action(update_torrent, ChangedTorrent, "torrent.edit"),
-    "update_torrents": Action(update_torrents, ChangedTorrents, "torrent.edit"),
-    "delete_torrent": Action(remove_torrent, DeletedTorrent, "torrent.remove"),
-    "info_torrent": Action(info_torrent, TorrentQuery),
-    "add_user": Action(add_user, NewUser, "user.add"),
-    "update_user": Action(update_user, ChangedUser, "user.edit"),
-    "remove_user": Action(remove_user, UserQuery, "user.edit"),
-    "remove_users": Action(remove_users, Users, "user.edit"),
-    "change_passkey": Action(change_passkey, ChangedPasskey, "user.rotate"),
-    "add_token": Action(add_token, Token, "freeleech.give"),
-    "remove_token": Action(remove_token, Token, "freeleech.revoke"),
-    "add_whitelist": Action(add_client, Client, "client.allow"),
-    "remove_whitelist": Action(remove_client, Client, "client.disallow"),
-    "edit_whitelist": Action(edit_client, ChangedClient, "client.allow"),
-    "update_announce_interval": Action(set_interval, Interval),
+    "add_torrent": _action(add_torrent, "torrent.add"),
+    "update_torrent": _action(update_torrent, "torrent.edit"),
+    "update_torrents": _action(update_torrents, "torrent.edit"),
+    "delete_torrent": _action(remove_torrent, "torrent.remove"),
+    "info_torrent": _action(info_torrent),
+    "add_user": _action(add_user, "user.add"),
+    "update_user": _action(update_user, "user.edit"),
+    "remove_user": _action(remove_user, "user.edit"),
+    "remove_users": _action(remove_users, "user.edit"),
+    "change_passkey": _action(change_passkey, "user.rotate"),
+    "add_token": _action(add_token, "freeleech.give"),
+    "remove_token": _action(remove_token, "freeleech.revoke"),
+    "add_whitelist": _action(add_client, "client.allow"),
+    "remove_whitelist": _action(remove_client, "client.disallow"),
+    "edit_whitelist": _action(edit_client, "client.allow"),
+    "update_announce_interval": _action(set_interval),
 }
 
 
