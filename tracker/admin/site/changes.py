@@ -3,12 +3,13 @@ log first. And requests and answered announces a second, averaged over several t
 page."""
 
 import asyncio
+import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BaseModel, ConfigDict, create_model
 
 from tracker.admin.context import AdminContext
 from tracker.bittorrent import InfoHash
@@ -104,6 +105,26 @@ def of_text(parse: Callable[[str], Any], text: object) -> Any:
 
 
 Passkey = Annotated[str, AfterValidator(lambda text: of_text(checked_passkey, text))]
+
+
+Handler = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A call of a site. ``operation`` is its name in the audit log; empty: it changes nothing that is recorded."""
+
+    handler: Handler
+    fields: type[BaseModel]
+    operation: str
+
+
+def action(handler: Handler, operation: str = "") -> Action:
+    """The parameters of the handler are the fields of the call. Unknown ones are ignored."""
+    _, *parameters = inspect.signature(handler).parameters.values()
+    fields: Any = {p.name: (p.annotation, ... if p.default is p.empty else p.default) for p in parameters}
+    config = ConfigDict(extra="ignore", frozen=True, arbitrary_types_allowed=True)
+    return Action(handler, create_model("Fields", __config__=config, **fields), operation)
 
 
 async def save_torrent(

@@ -25,8 +25,8 @@ from tracker.admin.http.connections import (
 )
 from tracker.admin.http.problems import Handler, Problem, describe_request, problem_middleware
 from tracker.admin.site import ocelot
-from tracker.admin.site.changes import Rates, SiteCall
-from tracker.admin.site.unit3d import CALLS, Unit3dCall
+from tracker.admin.site.changes import Action, Rates, SiteCall
+from tracker.admin.site.unit3d import CALLS
 from tracker.bittorrent import HASH_LENGTH
 from tracker.errors import ClientError
 from tracker.operations.audit import Caller, Change
@@ -201,7 +201,7 @@ def _fields_of(data: bytes) -> dict[str, object]:
 def make_app(site: Site) -> web.Application:
     middlewares = [_close_middleware, problem_middleware, size_limit_middleware]
     app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
-    app.add_routes([*(_unit3d(site, call) for call in CALLS), *_ocelot(site)])
+    app.add_routes([*(_unit3d(site, *where, call) for where, call in CALLS.items()), *_ocelot(site)])
     return app
 
 
@@ -214,25 +214,26 @@ async def _close_middleware(request: web.Request, handler: Handler) -> web.Strea
     return response
 
 
-def _unit3d(site: Site, call: Unit3dCall) -> web.RouteDef:
-    name = f"{call.method} {call.path.partition('/')[0]}"
+def _unit3d(site: Site, method: str, path: str, call: Action) -> web.RouteDef:
+    name = f"{method} {path.partition('/')[0]}"
 
     async def handle(request: web.Request) -> web.Response:
         with site.counting(name):
             site.admit(request, site.settings.key)
-            fields: dict[str, object] = dict(request.match_info)
-            del fields["key"]
-            arguments: list[object] = [int(str(value)) for value in fields.values()]
-            if (model := call.body) is not None:
+            if method == "GET":
+                fields: dict[str, object] = dict(request.match_info)
+                del fields["key"]
+                found = call.fields.model_validate(fields)
+            else:
                 data = await request.read()
                 fields = _fields_of(data)
-                arguments.append(_checked(request, fields, lambda: model.model_validate_json(data)))
-            reply = await site.run(request, call.operation, fields, lambda this: call.handler(this, *arguments))
+                found = _checked(request, fields, lambda: call.fields.model_validate_json(data))
+            reply = await site.run(request, call.operation, fields, lambda this: call.handler(this, **dict(found)))
         if reply is None:
             return web.Response()
         return web.Response(body=orjson.dumps(reply), content_type="application/json")
 
-    return web.route(call.method, UNIT3D + call.path, handle)
+    return web.route(method, UNIT3D + path, handle)
 
 
 def _ocelot(site: Site) -> list[web.RouteDef]:
@@ -244,7 +245,7 @@ def _ocelot(site: Site) -> list[web.RouteDef]:
             site.admit(request, site.settings.key)
             if action is None:
                 raise _refused(request, "", ClientError("unknown action"), fields)
-            query = _checked(request, fields, lambda: action.query.model_validate(fields))
+            query = _checked(request, fields, lambda: action.fields.model_validate(fields))
             await site.run(request, action.operation, fields, lambda this: action.handler(this, **dict(query)))
         return web.Response(text="success")
 

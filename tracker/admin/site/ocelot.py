@@ -1,16 +1,14 @@
 """The calls of Gazelle to its tracker Ocelot: GET /<key>/update?action=... and /<report key>/report?get=..."""
 
-import inspect
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import unquote_to_bytes
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import BeforeValidator, Field, ValidationError
 
 from tracker.admin.site.changes import (
     Passkey,
     SiteCall,
+    action,
     change_client,
     delete_torrent,
     give_token,
@@ -159,43 +157,23 @@ async def set_interval(call: SiteCall, new_announce_interval: Id) -> None:
     log.info("announce interval changed until a restart", seconds=new_announce_interval)
 
 
-Handler = Callable[..., Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """``operation`` is its name in the audit log; empty: it changes nothing that is recorded."""
-
-    handler: Handler
-    query: type[BaseModel]
-    operation: str
-
-
-def _action(handler: Handler, operation: str = "") -> Action:
-    """The parameters of the handler are those of the query. Unknown ones are ignored."""
-    _, *parameters = inspect.signature(handler).parameters.values()
-    fields: Any = {p.name: (p.annotation, ... if p.default is p.empty else p.default) for p in parameters}
-    config = ConfigDict(extra="ignore", frozen=True, arbitrary_types_allowed=True)
-    return Action(handler, create_model("Query", __config__=config, **fields), operation)
-
-
 ACTIONS = {
-    "add_torrent": _action(add_torrent, "torrent.add"),
-    "update_torrent": _action(update_torrent, "torrent.edit"),
-    "update_torrents": _action(update_torrents, "torrent.edit"),
-    "delete_torrent": _action(remove_torrent, "torrent.remove"),
-    "info_torrent": _action(info_torrent),
-    "add_user": _action(add_user, "user.add"),
-    "update_user": _action(update_user, "user.edit"),
-    "remove_user": _action(remove_user, "user.edit"),
-    "remove_users": _action(remove_users, "user.edit"),
-    "change_passkey": _action(change_passkey, "user.rotate"),
-    "add_token": _action(add_token, "freeleech.give"),
-    "remove_token": _action(remove_token, "freeleech.revoke"),
-    "add_whitelist": _action(add_client, "client.allow"),
-    "remove_whitelist": _action(remove_client, "client.disallow"),
-    "edit_whitelist": _action(edit_client, "client.allow"),
-    "update_announce_interval": _action(set_interval),
+    "add_torrent": action(add_torrent, "torrent.add"),
+    "update_torrent": action(update_torrent, "torrent.edit"),
+    "update_torrents": action(update_torrents, "torrent.edit"),
+    "delete_torrent": action(remove_torrent, "torrent.remove"),
+    "info_torrent": action(info_torrent),
+    "add_user": action(add_user, "user.add"),
+    "update_user": action(update_user, "user.edit"),
+    "remove_user": action(remove_user, "user.edit"),
+    "remove_users": action(remove_users, "user.edit"),
+    "change_passkey": action(change_passkey, "user.rotate"),
+    "add_token": action(add_token, "freeleech.give"),
+    "remove_token": action(remove_token, "freeleech.revoke"),
+    "add_whitelist": action(add_client, "client.allow"),
+    "remove_whitelist": action(remove_client, "client.disallow"),
+    "edit_whitelist": action(edit_client, "client.allow"),
+    "update_announce_interval": action(set_interval),
 }
 
 

@@ -1,17 +1,16 @@
 """The calls of UNIT3D: JSON bodies at /announce/<key>/..., and what each of them does."""
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from tracker.admin.site.changes import (
     Passkey,
     SiteCall,
+    action,
     change_client,
     delete_torrent,
     give_token,
@@ -48,6 +47,11 @@ FEATURED, PERSONAL, DONOR, LIFETIME = "featured", "personal", "donor", "lifetime
 """Names of rules. They stand beside others, and the best for the user counts."""
 
 Id = Annotated[int, Field(strict=True, ge=1, le=MAX_ID)]
+GroupId = Annotated[int, Field(strict=True, ge=1, le=999_999_999)]
+Factor = Annotated[int, Field(strict=True, ge=0, le=MAX_FACTOR)]
+Slots = Annotated[int, Field(strict=True, ge=0, le=999_999)]
+Status = Literal[0, 1, 2, 3]
+Prefix = Annotated[str, Field(strict=True, min_length=1)]
 TorrentId = Annotated[int, Field(strict=True, ge=1, le=MAX_OWN_ID)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
@@ -55,105 +59,44 @@ Text = Annotated[str, Field(strict=True)]
 Hash = Annotated[InfoHash, BeforeValidator(lambda text: of_text(parse_info_hash, text))]
 
 
-class Body(BaseModel):
-    """Unknown fields are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, arbitrary_types_allowed=True)
-
-
-class TorrentBody(Body):
-    """``seeders`` and ``leechers`` are not read: the tracker counts its own."""
-
-    id: TorrentId
-    status: Literal[0, 1, 2, 3]
-    info_hash: Hash
-    is_deleted: Flag
-    seeders: Count
-    leechers: Count
-    times_completed: Count
-    download_factor: Annotated[int, Field(strict=True, ge=0, le=MAX_FACTOR)]
-    upload_factor: Annotated[int, Field(strict=True, ge=0, le=MAX_FACTOR)]
-
-    @property
-    def switch(self) -> tuple[Enabled, str]:
-        """Whether announces are accepted, and what clients show."""
-        if self.is_deleted:
-            return False, DELETED
-        return (True, "") if self.status == 1 else ("pending", WAITING[self.status])
-
-
-class TorrentKey(Body):
-    id: Id
-    info_hash: Hash
-
-
-class UserBody(Body):
-    """``num_seeding`` and ``num_leeching`` are not read: the tracker counts its own."""
-
-    id: Id
-    group_id: Annotated[int, Field(strict=True, ge=1, le=999_999_999)]
-    passkey: Passkey
-    new_passkey: Passkey | None = None
-    can_download: Flag
-    is_donor: Flag
-    is_lifetime: Flag
-    num_seeding: Count
-    num_leeching: Count
-
-
-class UserKey(Body):
-    id: Id
-    passkey: Text
-
-
-class GroupBody(Body):
-    id: Annotated[int, Field(strict=True, ge=1, le=999_999_999)]
-    slug: Text
-    download_slots: Annotated[int, Field(strict=True, ge=0, le=999_999)] | None = None
-    is_immune: Flag
-    is_freeleech: Flag
-    is_double_upload: Flag
-
-
-class GroupKey(Body):
-    id: Annotated[int, Field(strict=True, ge=1, le=999_999_999)]
-
-
-class AgentBody(Body):
-    peer_id_prefix: Annotated[str, Field(strict=True, min_length=1)]
-
-
-class TokenBody(Body):
-    user_id: Id
-    torrent_id: Id
-
-
-class PersonalBody(Body):
-    user_id: Id
-
-
-class FeaturedBody(Body):
-    torrent_id: Id
-
-
 # Torrents
 
 
-async def put_torrent(call: SiteCall, body: TorrentBody) -> None:
-    enabled, reason = body.switch
-    fields = torrent_fields(enabled=enabled, reason=reason, snatches=body.times_completed)
-    rule = call.rule("", body.upload_factor / 100, body.download_factor / 100)
-    await save_torrent(call, body.id, body.info_hash, fields, rule)
+async def put_torrent(
+    call: SiteCall,
+    *,
+    id: TorrentId,
+    status: Status,
+    info_hash: Hash,
+    is_deleted: Flag,
+    seeders: Count,
+    leechers: Count,
+    times_completed: Count,
+    download_factor: Factor,
+    upload_factor: Factor,
+) -> None:
+    """``seeders`` and ``leechers`` are not read: the tracker counts its own."""
+    enabled, reason = _switch(status, is_deleted=is_deleted)
+    fields = torrent_fields(enabled=enabled, reason=reason, snatches=times_completed)
+    rule = call.rule("", upload_factor / 100, download_factor / 100)
+    await save_torrent(call, id, info_hash, fields, rule)
 
 
-async def remove_torrent(call: SiteCall, body: TorrentKey) -> None:
-    await delete_torrent(call, body.info_hash)
+def _switch(status: Status, *, is_deleted: bool) -> tuple[Enabled, str]:
+    """Whether announces are accepted, and what clients show."""
+    if is_deleted:
+        return False, DELETED
+    return (True, "") if status == 1 else ("pending", WAITING[status])
 
 
-async def show_torrent(call: SiteCall, torrent_id: int) -> Mapping[str, object]:
-    torrent = await torrent_of_id(call.store, torrent_id)
+async def remove_torrent(call: SiteCall, id: Id, info_hash: Hash) -> None:
+    await delete_torrent(call, info_hash)
+
+
+async def show_torrent(call: SiteCall, id: int) -> Mapping[str, object]:
+    torrent = await torrent_of_id(call.store, id)
     return {
-        "id": torrent_id,
+        "id": id,
         "status": _status(torrent),
         "is_deleted": not torrent.enabled and torrent.reason == DELETED,
         "peers": await _peers(call, torrent),
@@ -206,28 +149,41 @@ def _number(peer: Peer, name: str) -> int:
 # Users, groups and their rules
 
 
-async def put_user(call: SiteCall, body: UserBody) -> None:
-    passkey = body.new_passkey or body.passkey
-    await save_user(call, body.id, passkey, {"can_leech": body.can_download, "group": body.group_id})
-    for name, free in ((DONOR, body.is_donor), (LIFETIME, body.is_lifetime)):
+async def put_user(
+    call: SiteCall,
+    *,
+    id: Id,
+    group_id: GroupId,
+    passkey: Passkey,
+    new_passkey: Passkey | None = None,
+    can_download: Flag,
+    is_donor: Flag,
+    is_lifetime: Flag,
+    num_seeding: Count,
+    num_leeching: Count,
+) -> None:
+    """``num_seeding`` and ``num_leeching`` are not read: the tracker counts its own."""
+    passkey = new_passkey or passkey
+    await save_user(call, id, passkey, {"can_leech": can_download, "group": group_id})
+    for name, free in ((DONOR, is_donor), (LIFETIME, is_lifetime)):
         await call.store.users.change_rule(passkey, call.rule(name, download=int(not free)))
 
 
-async def remove_user(call: SiteCall, body: UserKey) -> None:
+async def remove_user(call: SiteCall, id: Id, passkey: Text) -> None:
     """Also of a user who is unknown, because a site repeats a call that was not answered."""
-    await call.change.touch("user", str(body.id))
+    await call.change.touch("user", str(id))
     with suppress(UnknownUser):
-        await call.store.users.delete(str(body.id))
+        await call.store.users.delete(str(id))
 
 
-async def show_user(call: SiteCall, user_id: int) -> Mapping[str, object]:
-    store, who = call.store, str(user_id)
+async def show_user(call: SiteCall, id: int) -> Mapping[str, object]:
+    store, who = call.store, str(id)
     user = existing(await store.users.by_id(who), "user")
     seeding, leeching = await store.users.torrents_at_once(who)
     names = {rule.name for rule in user.download_multiplier if not rule.factor}
     seed_lists, leech_lists = await store.user_peers.lists(who)
     return {
-        "id": user_id,
+        "id": id,
         "group_id": user.group or 0,
         "passkey": user.passkey,
         "can_download": user.can_leech,
@@ -260,80 +216,93 @@ def _rates(call: SiteCall, lists: Lists, share: int) -> Mapping[str, object]:
     }
 
 
-async def put_group(call: SiteCall, body: GroupBody) -> None:
-    await call.change.touch("group", str(body.id))
+async def put_group(
+    call: SiteCall,
+    *,
+    id: GroupId,
+    slug: Text,
+    download_slots: Slots | None = None,
+    is_immune: Flag,
+    is_freeleech: Flag,
+    is_double_upload: Flag,
+) -> None:
+    await call.change.touch("group", str(id))
     fields: dict[str, Value] = {
-        "name": body.slug,
-        "may_announce": body.slug not in MAY_NOT_ANNOUNCE,
-        "can_leech": body.download_slots != 0,
-        "max_downloads": body.download_slots or 0,
-        "hnr_exempt": body.is_immune,
-        "download_multiplier": "0" if body.is_freeleech else "1",
-        "upload_multiplier": "2" if body.is_double_upload else "1",
+        "name": slug,
+        "may_announce": slug not in MAY_NOT_ANNOUNCE,
+        "can_leech": download_slots != 0,
+        "max_downloads": download_slots or 0,
+        "hnr_exempt": is_immune,
+        "download_multiplier": "0" if is_freeleech else "1",
+        "upload_multiplier": "2" if is_double_upload else "1",
     }
-    await call.store.groups.save(body.id, fields, replace=True)
+    await call.store.groups.save(id, fields, replace=True)
 
 
-async def remove_group(call: SiteCall, body: GroupKey) -> None:
-    await call.change.touch("group", str(body.id))
-    await call.store.groups.delete(body.id)
+async def remove_group(call: SiteCall, id: GroupId) -> None:
+    await call.change.touch("group", str(id))
+    await call.store.groups.delete(id)
 
 
-async def put_agent(call: SiteCall, body: AgentBody) -> None:
-    await change_client(call, body.peer_id_prefix.encode(), call.store.deny_list.add)
+async def put_agent(call: SiteCall, peer_id_prefix: Prefix) -> None:
+    await change_client(call, peer_id_prefix.encode(), call.store.deny_list.add)
 
 
-async def remove_agent(call: SiteCall, body: AgentBody) -> None:
-    await change_client(call, body.peer_id_prefix.encode(), call.store.deny_list.remove)
+async def remove_agent(call: SiteCall, peer_id_prefix: Prefix) -> None:
+    await change_client(call, peer_id_prefix.encode(), call.store.deny_list.remove)
 
 
-async def put_token(call: SiteCall, body: TokenBody) -> None:
-    await give_token(call, body.user_id, await torrent_of_id(call.store, body.torrent_id))
+async def put_token(call: SiteCall, user_id: Id, torrent_id: Id) -> None:
+    await give_token(call, user_id, await torrent_of_id(call.store, torrent_id))
 
 
-async def put_personal(call: SiteCall, body: PersonalBody, download: float = 0) -> None:
-    user = await known_user(call, str(body.user_id))
-    await call.store.users.change_rule(user.passkey, call.rule(PERSONAL, download=download))
+async def put_personal(call: SiteCall, user_id: Id) -> None:
+    await _set_personal(call, user_id, 0)
 
 
-async def put_featured(call: SiteCall, body: FeaturedBody, factors: tuple[int, int] = (2, 0)) -> None:
-    """``factors``: of upload and of download; both 1: no longer."""
-    torrent = await torrent_of_id(call.store, body.torrent_id)
+async def remove_personal(call: SiteCall, user_id: Id) -> None:
+    await _set_personal(call, user_id, 1)
+
+
+async def _set_personal(call: SiteCall, user_id: int, factor: float) -> None:
+    user = await known_user(call, str(user_id))
+    await call.store.users.change_rule(user.passkey, call.rule(PERSONAL, download=factor))
+
+
+async def put_featured(call: SiteCall, torrent_id: Id) -> None:
+    await _set_featured(call, torrent_id, 2, 0)
+
+
+async def remove_featured(call: SiteCall, torrent_id: Id) -> None:
+    await _set_featured(call, torrent_id, 1, 1)
+
+
+async def _set_featured(call: SiteCall, torrent_id: int, upload: float, download: float) -> None:
+    torrent = await torrent_of_id(call.store, torrent_id)
     await call.change.touch("torrent", torrent.info_hash.hex())
-    await change_torrent_rule(call.store, torrent.info_hash, call.rule(FEATURED, *factors))
+    await change_torrent_rule(call.store, torrent.info_hash, call.rule(FEATURED, upload, download))
 
 
 async def show_stats(call: SiteCall) -> Mapping[str, float]:
     return call.rates.shown()
 
 
-@dataclass(frozen=True, slots=True)
-class Unit3dCall:
-    """``operation`` is its name in the audit log; empty: it changes nothing."""
-
-    method: str
-    path: str
-    handler: Callable[..., Awaitable[Mapping[str, object] | None]]
-    body: type[Body] | None = None
-    operation: str = ""
-
-
-CALLS = (
-    Unit3dCall("PUT", "torrents", put_torrent, TorrentBody, "torrent.edit"),
-    Unit3dCall("DELETE", "torrents", remove_torrent, TorrentKey, "torrent.remove"),
-    Unit3dCall("GET", "torrents/{id:[0-9]{1,20}}", show_torrent),
-    Unit3dCall("PUT", "users", put_user, UserBody, "user.edit"),
-    Unit3dCall("DELETE", "users", remove_user, UserKey, "user.delete"),
-    Unit3dCall("GET", "users/{id:[0-9]{1,20}}", show_user),
-    Unit3dCall("PUT", "groups", put_group, GroupBody, "group.set"),
-    Unit3dCall("DELETE", "groups", remove_group, GroupKey, "group.delete"),
-    Unit3dCall("PUT", "blacklisted-agents", put_agent, AgentBody, "client.deny"),
-    Unit3dCall("DELETE", "blacklisted-agents", remove_agent, AgentBody, "client.undeny"),
-    Unit3dCall("PUT", "freeleech-tokens", put_token, TokenBody, "freeleech.give"),
-    Unit3dCall("PUT", "personal-freeleech", put_personal, PersonalBody, "user.edit"),
-    Unit3dCall("DELETE", "personal-freeleech", partial(put_personal, download=1), PersonalBody, "user.edit"),
-    Unit3dCall("PUT", "featured-torrents", put_featured, FeaturedBody, "torrent.edit"),
-    Unit3dCall("DELETE", "featured-torrents", partial(put_featured, factors=(1, 1)), FeaturedBody, "torrent.edit"),
-    Unit3dCall("GET", "stats", show_stats),
-)
-"""Paths after ``/announce/<key>/``."""
+CALLS = {
+    ("PUT", "torrents"): action(put_torrent, "torrent.edit"),
+    ("DELETE", "torrents"): action(remove_torrent, "torrent.remove"),
+    ("GET", "torrents/{id:[0-9]{1,20}}"): action(show_torrent),
+    ("PUT", "users"): action(put_user, "user.edit"),
+    ("DELETE", "users"): action(remove_user, "user.delete"),
+    ("GET", "users/{id:[0-9]{1,20}}"): action(show_user),
+    ("PUT", "groups"): action(put_group, "group.set"),
+    ("DELETE", "groups"): action(remove_group, "group.delete"),
+    ("PUT", "blacklisted-agents"): action(put_agent, "client.deny"),
+    ("DELETE", "blacklisted-agents"): action(remove_agent, "client.undeny"),
+    ("PUT", "freeleech-tokens"): action(put_token, "freeleech.give"),
+    ("PUT", "personal-freeleech"): action(put_personal, "user.edit"),
+    ("DELETE", "personal-freeleech"): action(remove_personal, "user.edit"),
+    ("PUT", "featured-torrents"): action(put_featured, "torrent.edit"),
+    ("DELETE", "featured-torrents"): action(remove_featured, "torrent.edit"),
+    ("GET", "stats"): action(show_stats),
+}
+"""By method, and path after ``/announce/<key>/``."""
