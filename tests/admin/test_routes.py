@@ -7,8 +7,7 @@ import pytest
 
 from tests.admin.conftest import Admin
 from tests.e2e.sample_trackers import PRIVATE_PATHS, PUBLIC_PATHS
-from tracker.admin.auth.auth import OPEN, rule_of
-from tracker.admin.auth.hosts import SAFE_METHODS
+from tracker.admin.auth.auth import OPEN, SAFE_METHODS, rule_of
 from tracker.admin.http.cookies import COOKIE
 from tracker.admin.server import make_app
 from tracker.store.access.tokens import ROLES, Role, may

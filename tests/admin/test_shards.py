@@ -13,7 +13,7 @@ from tests.admin.test_routes import SKIPPED, with_routes
 from tests.store.harness import ALICE, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import in_background
-from tracker.admin.auth.hosts import SAFE_METHODS
+from tracker.admin.auth.auth import SAFE_METHODS
 from tracker.admin.context import StreamLimits
 from tracker.runtime.store import open_connection
 from tracker.settings.admin import AdminSettings

@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from tracker.admin import api, pages
-from tracker.admin.auth.auth import ACCESS, Access, access_middleware
-from tracker.admin.auth.hosts import Hosts, host_middleware
+from tracker.admin.auth.auth import ACCESS, Access, Hosts, access_middleware, host_middleware
 from tracker.admin.auth.recording import recording_middleware
 from tracker.admin.context import CONTEXT, AdminContext
 from tracker.admin.http import static_files

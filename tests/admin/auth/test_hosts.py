@@ -3,7 +3,7 @@
 import pytest
 from multidict import CIMultiDict
 
-from tracker.admin.auth.hosts import Hosts
+from tracker.admin.auth.auth import Hosts
 from tracker.admin.http.problems import Problem
 
 HOSTS = Hosts(("Tracker.Example", "[2001:db8::7]", "192.0.2.7"), ("127.0.0.1:6970", "[::1]:6970", "unix:/run/x"))

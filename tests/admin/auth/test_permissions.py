@@ -1,8 +1,7 @@
 """The routes and their roles. tests/admin/test_routes.py requests every route in every role."""
 
 from tests.admin.conftest import Admin
-from tracker.admin.auth.auth import RULES, Rule, rule_of
-from tracker.admin.auth.hosts import SAFE_METHODS
+from tracker.admin.auth.auth import RULES, SAFE_METHODS, Rule, rule_of
 from tracker.admin.server import make_app
 
 

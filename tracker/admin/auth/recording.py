@@ -6,8 +6,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from tracker.admin.auth.auth import IDENTITY, rule_of
-from tracker.admin.auth.hosts import SAFE_METHODS
+from tracker.admin.auth.auth import IDENTITY, SAFE_METHODS, rule_of
 from tracker.admin.http.form_body import read_form_body
 from tracker.admin.http.problems import Handler
 from tracker.operations.audit import Caller, Change
