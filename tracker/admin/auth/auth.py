@@ -254,6 +254,9 @@ class Pace(NamedTuple):
     burst: int
     seconds: float
 
+    def bucket(self, now: float) -> TokenBucket:
+        return TokenBucket(1 / self.seconds, self.burst, now)
+
 
 PER_ADDRESS = Pace(10, 6.0)
 OVERALL = Pace(200, 0.3)
@@ -266,26 +269,18 @@ class Attempts:
         self._clock = clock
         self._per_address = per_address
         self._buckets: OrderedDict[bytes, TokenBucket] = OrderedDict()
-        self._all = _bucket(overall, clock())
+        self._all = overall.bucket(clock())
 
     def failed(self, address: str) -> float:
         """Counts a failure. Returns 0.0, or the seconds to wait if there were too many."""
         now = self._clock()
         # Of IPv6 the /64, because a client usually controls all of it. A unix socket has no address.
         name = (pack_address(address.partition("%")[0]) or b"")[:8]
-        bucket = self._buckets.setdefault(name, _bucket(self._per_address, now))
+        bucket = self._buckets.setdefault(name, self._per_address.bucket(now))
         self._buckets.move_to_end(name)
         while len(self._buckets) > MAX_ADDRESSES:
             self._buckets.popitem(last=False)
-        return max(_take(bucket, now), _take(self._all, now))
-
-
-def _bucket(pace: Pace, now: float) -> TokenBucket:
-    return TokenBucket(1 / pace.seconds, pace.burst, now)
-
-
-def _take(bucket: TokenBucket, now: float) -> float:
-    return 0.0 if bucket.take(now) else bucket.wait(now)
+        return max([0.0 if each.take(now) else each.wait(now) for each in (bucket, self._all)])
 
 
 OPEN = frozenset({"/health", "/ready", "/sign-in", "/static/{path}"})

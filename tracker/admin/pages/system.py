@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import takewhile
+from operator import attrgetter
 from typing import Any, get_args
 
 from aiohttp import web
@@ -150,11 +151,8 @@ def _folded(entries: Iterable[AuditEntry]) -> list[tuple[AuditEntry, list[Change
 
 
 def _continues(call: AuditEntry, entry: AuditEntry) -> bool:
-    return entry.further and _call_of(call) == _call_of(entry) and call.at - entry.at <= 1
-
-
-def _call_of(entry: AuditEntry) -> tuple[object, ...]:
-    return entry.actor, entry.token_id, entry.way, entry.address, entry.operation, entry.details
+    same = attrgetter("actor", "token_id", "way", "address", "operation", "details")
+    return entry.further and same(call) == same(entry) and call.at - entry.at <= 1
 
 
 def changed(each: ChangedObject) -> list[tuple[str, str, str]]:
