@@ -135,20 +135,17 @@ class HistoryPages(Pages):
     @get("/history/{chart}.json")
     async def data(self, request: web.Request) -> web.Response:
         chart, shown = _chart(request), shown_of(request, self._clock())
-        slices = await self._read(chart, shown, shown.window(chart.min_step))
-        data = chart_data(chart, slices, shown.by)
-        return web.Response(body=orjson.dumps(data), content_type="application/json")
+        lines, window = chart.lines_by(shown.by), shown.window(chart.min_step)
+        slices = await history.read(self._store.counters, lines, window, shown.now)
+        return web.Response(body=orjson.dumps(chart_data(chart, slices, shown.by)), content_type="application/json")
 
     @get("/history/{chart}", "history_table.html")
     async def table(self, request: web.Request) -> dict[str, Any]:
         chart, shown = _chart(request), shown_of(request, self._clock())
-        window = shown.window(chart.min_step)
-        lines, slices = chart.lines_by(shown.by), await self._read(chart, shown, window)
+        lines, window = chart.lines_by(shown.by), shown.window(chart.min_step)
+        slices = await history.read(self._store.counters, lines, window, shown.now)
         rows = _rows(chart.unit, lines, slices)
         return {"chart": chart, "lines": lines, "rows": rows, **_variables(shown, window)}
-
-    async def _read(self, chart: Chart, shown: Shown, window: Window) -> Slices:
-        return await history.read(self._store.counters, chart.lines_by(shown.by), window, shown.now)
 
 
 def _chart(request: web.Request) -> Chart:
@@ -203,8 +200,7 @@ class FailurePages(Pages):
     async def data(self, request: web.Request) -> web.Response:
         now, reason = self._clock(), request.query.get("reason", "")
         lines = (Line("failures", "Refused", (f"failures.{reason}",)),)
-        counters = self._store.counters
-        slices = await history.read(counters, lines, shown_of(request, now).window(), now)
+        slices = await history.read(self._store.counters, lines, shown_of(request, now).window(), now)
         chart = Chart("failures", "Refused requests", "per second", lines)
         return web.Response(body=orjson.dumps(chart_data(chart, slices)), content_type="application/json")
 
