@@ -181,7 +181,7 @@ ONLY: dict[str, tuple[str, ...]] = {
     "geoip2": ("geoip",),
     "maxminddb": ("geoip",),
     "pydantic_settings": ("settings.sources",),
-    "typer": ("cli.main", "cli.commands", "cli.progress", "cli.terminal"),
+    "typer": ("cli.main", "cli.commands", "cli.terminal"),
 }
 """Library -> the only modules that may import it. The longest matching name decides."""
 

@@ -29,7 +29,6 @@ HELD_BY: dict[str, tuple[str, ...]] = {
     "cli/commands/exports.py": ("cli/test_imports.py",),
     "cli/commands/work": ("cli/test_work.py", "cli/test_seed.py"),
     "cli/files": ("cli/test_imports.py", "cli/test_import_mapping.py"),
-    "cli/progress.py": ("cli/test_imports.py",),
     "core": ("core/test_announce.py",),
     "core/work.py": ("frontends/work/test_calls.py",),
     "doctor": ("doctor/test_checks.py", "doctor/test_replicas.py"),

@@ -9,7 +9,7 @@ from redis import Redis
 
 from tests.cli.test_imports import HASH, OTHER, fields, lines
 from tests.commands import Command
-from tracker.cli.files.mapping import parse_mapping
+from tracker.cli.files.reading import parse_mapping
 from tracker.errors import ClientError
 
 PAGE = Path(__file__).parents[2] / "docs" / "moving.md"

@@ -16,7 +16,7 @@ from tests.store.harness import START, Clock, Store
 from tests.store.work.harness import claimed, rank
 from tests.store.work.policy import swarm
 from tests.waiting import until
-from tracker.cli.commands.work.drain import locked, write
+from tracker.cli.commands.work.claims import locked, write
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.work.log import FinishedClaim

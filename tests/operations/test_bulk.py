@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.store.harness import ALICE, BOB, Store, info_hash
-from tracker.operations.bulk import UserAction, change_torrents, change_users
+from tracker.operations.torrents import change_torrents
+from tracker.operations.users import UserAction, change_users
 from tracker.system.torrent_files import TorrentFiles
 
 HASHES = [info_hash(1), info_hash(2)]

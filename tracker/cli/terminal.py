@@ -1,4 +1,4 @@
-"""Output of the command line: tables by page, errors, notes, the banner of a start.
+"""Output of the command line: tables by page, errors, notes, progress, the banner of a start.
 
 Names of torrents and clients come from strangers. Characters that move the cursor, or hide or reorder text, are
 escaped; nothing is interpreted as markup.
@@ -6,11 +6,11 @@ escaped; nothing is interpreted as markup.
 
 import json
 import re
-import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
@@ -110,8 +110,8 @@ class Listing:
         if self._console is not None and self._console.width < _needed_width(shown):
             self._columns = [column for column in shown if not column.optional]
         if self._console is not None and self._console.width < _needed_width(self._columns):
-            self._columns = shown
             self._console = None
+            self._columns = shown
             typer.echo("\t".join(column.name for column in shown))
 
     def page(self, rows: Iterable[Row]) -> None:
@@ -165,11 +165,6 @@ def _cell(value: Value) -> str:
     return "" if value is None else printable(str(value))
 
 
-def terminal_width() -> int:
-    """In characters; 80 if there is no terminal."""
-    return shutil.get_terminal_size().columns
-
-
 def sparkline(values: Sequence[float]) -> str:
     """One block per value, scaled to the largest; a space for 0."""
     largest = max(values, default=0)
@@ -187,6 +182,57 @@ def describe(row: Row, *, as_json: bool) -> None:
     width = max(len(name) for name in row) + 2
     for name, value in row.items():
         typer.echo(f"{name.replace('_', ' '):<{width}}{_cell(value)}".rstrip())
+
+
+_EVERY = 1000
+"""Items between two lines; at most one line per second."""
+_PAUSE_SECONDS = 1.0
+
+
+class Progress:
+    """Counts items of a long command on standard error: a bar in a terminal, occasional lines elsewhere."""
+
+    def __init__(self, show: Callable[[int], None]) -> None:
+        self.done = 0
+        self._show = show
+
+    def advance(self, by: int = 1) -> None:
+        self.reach(self.done + by)
+
+    def reach(self, done: int) -> None:
+        """Sets the count, for callers that know the total instead of the increment."""
+        self.done = done
+        self._show(done)
+
+
+@contextmanager
+def progress(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Progress]:
+    """``what`` is the label. ``quiet`` counts without output."""
+    if quiet or not sys.stderr.isatty():
+        yield Progress((lambda _: None) if quiet else _lines(what, "" if total is None else f" of {total}"))
+        return
+    # rich is slow to import.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bars  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    with Bars(*columns, *times, console=Console(stderr=True)) as bars:
+        task = bars.add_task(what, total=total)
+        yield Progress(lambda done: bars.update(task, completed=done))
+
+
+def _lines(what: str, of: str) -> Callable[[int], None]:
+    shown, at = 0, -_PAUSE_SECONDS
+
+    def show(done: int) -> None:
+        nonlocal shown, at
+        if done - shown >= _EVERY and time.monotonic() - at >= _PAUSE_SECONDS:
+            shown, at = done, time.monotonic()
+            typer.echo(f"{what}: {done}{of}", err=True)
+
+    return show
 
 
 def banner_text(banner: "Banner", pid: int, settings: "Settings", why_no_udp: str = "") -> str:

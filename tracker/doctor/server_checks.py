@@ -25,14 +25,16 @@ from tracker.store.store import Store
 PUBSUB_BUFFER_BYTES = 256 * 1024 * 1024
 EXPIRE_EFFORT = 5
 FULL_SHARE = 0.9
-
-
 HEARTBEAT_SECONDS = 15.0
 
 
 async def check_server(context: DoctorContext) -> AsyncIterator[Finding]:
     """The server of the main prefix."""
-    connection = context.store.connection
+    async for finding in _check_node(context.store.connection, context):
+        yield finding
+
+
+async def _check_node(connection: Connection, context: DoctorContext) -> AsyncIterator[Finding]:
     info = await allowed_info(connection)
     for finding in check_info(info, context.settings):
         yield finding
@@ -247,7 +249,6 @@ async def check_nodes(context: DoctorContext) -> AsyncIterator[Finding]:
     store = context.store
     if not (store.shards.others and store.connection.topology.nodes):
         return
-    running = await _tracker_is_running(context)
     with suppress(StoreUnavailable):  # the node of a key is asked, which another node names
         await store.shards.each(lambda shard: ("EXISTS", shard.keys.prefix))
     unavailable, by_node = False, dict[str, list[Shard]]()
@@ -257,7 +258,10 @@ async def check_nodes(context: DoctorContext) -> AsyncIterator[Finding]:
         here = [shard for shard in shards if not shard.connection.unavailable]
         findings: list[Finding] | None = []
         if here and address != store.connection.master:
-            findings = await _problems(here[0].connection, context, tracker_running=running)
+            try:
+                findings = [each async for each in _check_node(here[0].connection, context) if each.level != "ok"]
+            except StoreUnavailable:
+                findings = None
         missing = shards if findings is None else [shard for shard in shards if shard not in here]
         if missing:
             unavailable = True
@@ -268,18 +272,6 @@ async def check_nodes(context: DoctorContext) -> AsyncIterator[Finding]:
             yield Finding(each.level, each.subject, f"{address}: {each.text}", each.remedy)
     if not unavailable:
         yield Finding("ok", "shards", f"all {len(store.shards)} are served")
-
-
-async def _problems(connection: Connection, context: DoctorContext, *, tracker_running: bool) -> list[Finding] | None:
-    """What is not right on a node; None if it does not answer."""
-    try:
-        info = await allowed_info(connection)
-        found = [*check_info(info, context.settings), await check_clock(connection, context.clock)]
-        found += [each async for each in check_configuration(connection, info, tracker_running=tracker_running)]
-        found += [each async for each in check_cluster(connection, info)]
-    except StoreUnavailable:
-        return None
-    return [each for each in found if each.level != "ok"]
 
 
 async def allowed_info(connection: Connection) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -33,11 +34,10 @@ async def snapshot(store: Store, kind: Kind, object_id: str) -> Snapshot:
 
     Raises StoreUnavailable, and redis.exceptions.RedisError.
     """
-    read = _READERS.get(kind)
-    if read is None:
-        return object_id, {}
     try:
-        return await read(store, object_id)
+        if read := _READERS.get(kind):
+            return await read(store, object_id)
+        return object_id, await _values(store, kind, object_id)
     except (ClientError, UnicodeEncodeError):
         return "", {}
 
@@ -98,37 +98,27 @@ async def _client(store: Store, text: str) -> Snapshot:
     return format_prefix(prefix), {name: value or "yes" for name, value in values.items() if value is not None}
 
 
-async def _group(store: Store, text: str) -> Snapshot:
-    found = await store.groups.get(int(text)) if text.isascii() and text.isdigit() else None
-    return text, {} if found is None else _texts(audited(found, GROUP_FIELDS))
-
-
-async def _multipliers(store: Store, object_id: str) -> Snapshot:
-    upload, download = (rules_text(rules) or "1" for rules in await store.multipliers.get())
-    return object_id, {"upload": upload, "download": download}
-
-
-async def _project(store: Store, name: str) -> Snapshot:
-    try:
-        return name, _texts(audited(await store.work.projects.get(name), ("name", *PROJECT_FIELDS)))
-    except UnknownProject:
-        return name, {}
-
-
-async def _block(store: Store, text: str) -> Snapshot:
-    """``text``: project, empty for all of them, a slash, and who is blocked."""
-    project, _, who = text.partition("/")
-    blocked = who in await store.work.blocks.all(project or None)
-    return text, {"blocked": "true"} if blocked else {}
-
-
-async def _queue(store: Store, name: str) -> Snapshot:
-    return name, _texts(asdict(await store.jobs.limits_of(name)))
-
-
-async def _job(store: Store, job_id: str) -> Snapshot:
-    job = await store.jobs.get(job_id)
-    return job_id, {} if job is None else {"queue": job.queue, "status": job.status}
+async def _values(store: Store, kind: Kind, object_id: str) -> Mapping[str, str]:
+    """The values of an object of the other kinds."""
+    match kind:
+        case "group":
+            group = await store.groups.get(int(object_id)) if object_id.isascii() and object_id.isdigit() else None
+            return {} if group is None else _texts(audited(group, GROUP_FIELDS))
+        case "multipliers":
+            upload, download = (rules_text(rules) or "1" for rules in await store.multipliers.get())
+            return {"upload": upload, "download": download}
+        case "project":
+            with suppress(UnknownProject):
+                return _texts(audited(await store.work.projects.get(object_id), ("name", *PROJECT_FIELDS)))
+        case "block":  # project, empty for all of them, a slash, and who is blocked
+            project, _, who = object_id.partition("/")
+            return {"blocked": "true"} if who in await store.work.blocks.all(project or None) else {}
+        case "queue":
+            return _texts(asdict(await store.jobs.limits_of(object_id)))
+        case "job":
+            job = await store.jobs.get(object_id)
+            return {} if job is None else {"queue": job.queue, "status": job.status}
+    return {}
 
 
 async def _token(store: Store, who: str) -> Snapshot:
@@ -143,14 +133,9 @@ _READERS: Mapping[Kind, Callable[[Store, str], Awaitable[Snapshot]]] = {
     "torrent": _torrent,
     "user": _user,
     "client": _client,
-    "group": _group,
-    "multipliers": _multipliers,
-    "project": _project,
-    "block": _block,
-    "queue": _queue,
-    "job": _job,
     "token": _token,
 }
+"""Of the kinds whose objects may be named in several ways."""
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, Unpack
+from typing import Annotated, Literal, Unpack, get_args
 
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError, existing
@@ -24,6 +24,9 @@ from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
 
 NOT_SERVED = "this torrent is not served here"
 """The failure reason of a torrent that was disabled or denied without one."""
+TorrentAction = Literal["enable", "pend", "disable", "deny", "allow", "remove"]
+TORRENT_ACTIONS: tuple[TorrentAction, ...] = get_args(TorrentAction)
+_SWITCHES: dict[TorrentAction, Enabled] = {"enable": True, "pend": "pending", "disable": False}
 State = Literal["registered", "pending", "disabled", "denied", "unregistered"]
 # One file at a time: parsing a large one takes much memory, and blocks the interpreter for seconds.
 _READER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torrent-file")
@@ -116,18 +119,17 @@ async def add_torrents(
     await _share(
         store, [row for row, each in zip(plain, added, strict=True) if isinstance(each, tuple) and not each[1]]
     )
-    left = iter(added)
-    outcomes: dict[int, tuple[str, bool] | ClientError] = {
-        number: next(left) for number, (_, fields) in enumerate(rows) if "hybrid_of" not in fields
-    }
-    for number, (info_hash, fields) in enumerate(rows):
-        if "hybrid_of" in fields:
-            try:
-                half = await add_torrent(store, info_hash, fields)
-                outcomes[number] = half.torrent_id, half.new
-            except ClientError as error:
-                outcomes[number] = error
-    return [outcomes[number] for number in range(len(rows))]
+    left, outcomes = iter(added), list[tuple[str, bool] | ClientError]()
+    for info_hash, fields in rows:
+        if "hybrid_of" not in fields:
+            outcomes.append(next(left))
+            continue
+        try:
+            half = await add_torrent(store, info_hash, fields)
+            outcomes.append((half.torrent_id, half.new))
+        except ClientError as error:
+            outcomes.append(error)
+    return outcomes
 
 
 async def edit_torrent(store: Store, info_hash: InfoHash, fields: Mapping[str, str]) -> None:
@@ -315,3 +317,26 @@ async def listed_torrents(
         cursor = page.cursor
         if not cursor:
             return
+
+
+async def change_torrents(
+    store: Store, files: TorrentFiles, action: TorrentAction, info_hashes: Sequence[InfoHash], reason: str
+) -> int:
+    """Returns how many were changed; unknown torrents are left out. ``reason``: of ``disable`` and ``deny``."""
+
+    async def change(info_hash: InfoHash) -> bool:
+        if action == "remove":
+            return await remove_torrent(store, files, info_hash)
+        if action == "allow":
+            return await allow_torrent(store, info_hash)
+        if action == "deny":
+            await deny_torrent(store, info_hash, reason)
+            return True
+        fields = torrent_fields(enabled=_SWITCHES[action], reason=(reason or None) if action == "disable" else None)
+        try:
+            await edit_torrent(store, info_hash, fields)
+        except ClientError:
+            return False
+        return True
+
+    return sum([await change(info_hash) for info_hash in info_hashes])

@@ -1,20 +1,26 @@
 """Lists of users' torrents, pending hit-and-runs and freeleech tokens, with the names of the torrents; what a user does
-and did: live peers, pending hit-and-runs, and the latest events that the store still knows."""
+and did: live peers, pending hit-and-runs, and the latest events that the store still knows; changes of several
+users."""
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 from tracker.bittorrent import InfoHash
+from tracker.errors import ClientError
 from tracker.operations.peers import PeerView, peer_views, to_integer
 from tracker.store.schema.record import Field, fields_of
 from tracker.store.store import Store
+from tracker.store.users.fields import Value
 from tracker.store.users.unregistered import Tried
 
 if TYPE_CHECKING:
     from tracker.geoip import GeoIP
 
+UserAction = Literal["enable", "disable", "allow_leech", "block_leech", "forgive", "delete"]
+USER_ACTIONS: tuple[UserAction, ...] = get_args(UserAction)
 _STORED = {"total_seconds": "total_time", "seed_seconds": "seed_time"}
 _ACCOUNT_TOTALS = {"downloaded": "downloaded", "uploaded": "uploaded", **_STORED}
 """Fields of a user's account on a torrent, by name."""
@@ -187,3 +193,32 @@ async def _names(store: Store, torrent_ids: Sequence[str]) -> dict[str, TorrentN
         else TorrentName(torrent_id, None, "")
         for torrent_id in unique
     }
+
+
+_RIGHTS: dict[UserAction, dict[str, Value]] = {
+    "enable": {"enabled": True},
+    "disable": {"enabled": False},
+    "allow_leech": {"can_leech": True},
+    "block_leech": {"can_leech": False},
+}
+
+
+async def change_users(store: Store, action: UserAction, user_ids: Sequence[str], reason: str) -> int:
+    """Returns how many users were changed, or how many hit-and-runs were forgiven; unknown users are left out.
+    ``reason``: of ``disable``."""
+    changed, users = 0, store.users
+    for user_id in user_ids:
+        passkey = await users.passkey_of(user_id)
+        if passkey is None:
+            continue
+        if action == "forgive":
+            changed += await users.forgive(user_id)
+            continue
+        with suppress(ClientError):  # the user was deleted meanwhile
+            if action == "delete":
+                await users.delete(user_id)
+            else:
+                fields = _RIGHTS[action]
+                await users.edit(passkey, {**fields, "reason": reason} if action == "disable" else fields)
+            changed += 1
+    return changed

@@ -3,7 +3,7 @@
 import ast
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -45,85 +45,66 @@ This page is generated from `tracker/settings/` by `make docs`.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Settings for one task. ``members``, separated by spaces, are settings (``http.listen``) or sections (``http``:
-    what no group names)."""
-
-    title: str
-    about: str
-    members: str
-
-
-GROUPS = (
-    Group(
-        "First things to set",
+GROUPS: Mapping[str, tuple[str, str]] = {
+    "First things to set": (
         "Where the tracker listens, what it serves, and where it keeps its data.",
         "http.listen udp.listen announce.urls admin.url redis.url data.directory users.private torrents.mode "
         "torrents.keep_files announce.private_addresses http.workers",
     ),
-    Group(
-        "Proxies and addresses",
+    "Proxies and addresses": (
         "For a tracker behind a proxy or a load balancer.",
         "http.trusted_proxies http.proxy_protocol http.ip_parameter_from_private http.stop_delay_seconds",
     ),
-    Group(
-        "Announces and scrapes",
+    "Announces and scrapes": (
         "Replies to peers, and when timed-out peers are removed.",
         "announce reaper torrents.full_scrape torrents.max_scrape",
     ),
-    Group(
-        "Open mode: how many torrents",
+    "Open mode: how many torrents": (
         "Bounds for torrents that register themselves at their first announce.",
         "torrents",
     ),
-    Group(
-        "Users and clients: who may announce",
+    "Users and clients: who may announce": (
         "Passkeys, totals per user, hit-and-runs, and the lists of allowed and denied clients. `tracker user` manages "
         "the users.",
         "users clients.allow_list clients.deny_list",
     ),
-    Group(
-        "Limits per address",
+    "Limits per address": (
         "An address (IPv6: a /64) beyond a limit gets longer intervals and fewer peers. Beyond twice the limit it is "
         "refused (most stops still pass). Beyond four times the limit its connections are closed without an answer.",
         "limits",
     ),
-    Group("Limits per connection", "Bounds for clients of the public ports.", "http udp"),
-    Group(
-        "Store",
+    "Limits per connection": ("Bounds for clients of the public ports.", "http udp"),
+    "Store": (
         "An existing Redis or Valkey server (`TRACKER_REDIS__URL`), or the private server and its memory.",
         "redis data",
     ),
-    Group("Statistics: locations, unique users, client programs", "Statistics about peers.", "geoip uniques clients"),
-    Group("Scores and jobs", "Background work.", "scoring jobs"),
-    Group("Connections to peers", "Checks whether peers have what they announce.", "probe"),
-    Group("Sending statistics", "To StatHat or to a StatsD server.", "stathat statsd"),
-    Group("Telling a site", "The change feed and its webhooks ([changes.md](changes.md)).", "changes"),
-    Group(
-        "A site's own database",
+    "Statistics: locations, unique users, client programs": ("Statistics about peers.", "geoip uniques clients"),
+    "Scores and jobs": ("Background work.", "scoring jobs"),
+    "Connections to peers": ("Checks whether peers have what they announce.", "probe"),
+    "Sending statistics": ("To StatHat or to a StatsD server.", "stathat statsd"),
+    "Telling a site": ("The change feed and its webhooks ([changes.md](changes.md)).", "changes"),
+    "A site's own database": (
         "Its tables, which the tracker keeps ([sync.md](sync.md)).",
         "site.database site.mapping site.sync_in_tracker site.sync_seconds site.full_pass_hour",
     ),
-    Group("A site's own code", "Calls as UNIT3D and Gazelle make them ([calls.md](calls.md)).", "site"),
-    Group(
-        "Work distribution",
+    "A site's own code": ("Calls as UNIT3D and Gazelle make them ([calls.md](calls.md)).", "site"),
+    "Work distribution": (
         "The port where claimants ask for torrents to seed, or for other items ([work.md](work.md)).",
         "work limits.work_requests_minute",
     ),
-    Group(
-        "WebTorrent",
+    "WebTorrent": (
         "Browsers announce over WebSockets, on the HTTP port ([webtorrent.md](webtorrent.md)).",
         "webtorrent",
     ),
-    Group("DHT node", "A node of the BitTorrent DHT, for public torrents ([dht.md](dht.md)).", "dht"),
-    Group(
-        "Admin port",
+    "DHT node": ("A node of the BitTorrent DHT, for public torrents ([dht.md](dht.md)).", "dht"),
+    "Admin port": (
         "Dashboard, API and metrics. Everything but the probes and the sign-in page requires a token.",
         "admin",
     ),
-    Group("Logging", "The log goes to standard error.", "log http.access_log"),
-)
+    "Logging": ("The log goes to standard error.", "log http.access_log"),
+}
+"""Settings for one task by title: a sentence, and members, separated by spaces: settings (``http.listen``) or sections
+(``http``: what no group names)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,35 +201,36 @@ def _allowed(field: FieldInfo) -> str:
 
 def grouped() -> dict[str, list[tuple[str, str]]]:
     """By title of a group: its settings, each setting in one group."""
-    named = {member for group in GROUPS for member in group.members.split()}
+    named = {member for _, members in GROUPS.values() for member in members.split()}
     return {
-        group.title: [
+        title: [
             (section, name)
-            for member in group.members.split()
+            for member in members.split()
             for section, name in FIELDS
             if member == f"{section}.{name}" or (member == section and f"{section}.{name}" not in named)
         ]
-        for group in GROUPS
+        for title, (_, members) in GROUPS.items()
     }
 
 
 def as_markdown() -> str:
     """docs/settings.md."""
     rows = {row.name: row for row in describe(Settings())}
-    fields = grouped()
-    return _HEAD + "".join(_group(group, [rows[variable(*field)] for field in fields[group.title]]) for group in GROUPS)
+    return _HEAD + "".join(
+        _group(title, [rows[variable(*field)] for field in fields]) for title, fields in grouped().items()
+    )
 
 
-def _group(group: Group, rows: Sequence[Described]) -> str:
+def _group(title: str, rows: Sequence[Described]) -> str:
     lines = "\n".join(
         f"| `{row.name}` | {f'`{row.default}`' if row.default else 'unset'} | {row.allowed} | "
         f"{'SIGHUP' if row.reloaded else ''} | {row.sentence} |"
         for row in rows
     )
     return f"""
-## {group.title}
+## {title}
 
-{textwrap.fill(group.about, 120)}
+{textwrap.fill(GROUPS[title][0], 120)}
 
 | variable | default | allowed | reloaded | description |
 |---|---|---|---|---|

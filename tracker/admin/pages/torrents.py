@@ -19,15 +19,16 @@ from tracker.admin.world import country_name
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError, NotFound, existing
 from tracker.operations import service
-from tracker.operations.bulk import TORRENT_ACTIONS, change_torrents
 from tracker.operations.peers import PeerView, format_prefix, peer_views
 from tracker.operations.torrents import (
     NOT_SERVED,
+    TORRENT_ACTIONS,
     Added,
     add_file,
     add_torrent,
     allow_torrent,
     change_torrent_rule,
+    change_torrents,
     deny_torrent,
     edit_torrent,
     find_torrents,

@@ -16,13 +16,14 @@ from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, pag
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, NotFound, existing
-from tracker.operations.bulk import USER_ACTIONS, change_users
 from tracker.operations.torrents import counting_torrent
 from tracker.operations.users import (
     MAX_CHANGES,
     MAX_COMPLETED,
     MAX_TORRENTS,
+    USER_ACTIONS,
     Share,
+    change_users,
     freeleech_tokens,
     pending_hit_and_runs,
     shares,

@@ -11,7 +11,7 @@ from typer import Argument, BadParameter, Option
 
 from tracker.cli.commands import EVERYTHING, in_no_order, in_order, with_store
 from tracker.cli.files.rows import COLUMNS, WHAT, Kind, Row, csv_writer, json_writer, text_of
-from tracker.cli.progress import progress
+from tracker.cli.terminal import progress
 from tracker.errors import StoreUnavailable
 from tracker.operations.peers import format_prefix
 from tracker.operations.users import freeleech_tokens

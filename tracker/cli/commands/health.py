@@ -2,6 +2,7 @@
 
 import http.client
 import socket
+from contextlib import closing
 from typing import Annotated
 
 from typer import Exit, Option
@@ -34,23 +35,16 @@ def health(
 
 
 def _ask(address: str, path: str) -> tuple[int, str]:
-    connection = _connection(address)
-    try:
+    is_unix = address.startswith("unix:")
+    host, _, port = ("localhost", "", "80") if is_unix else address.rpartition(":")
+    if port == "0":
+        raise ClientError("the settings let the system choose the port (0), so it is unknown here")
+    connection = http.client.HTTPConnection(_LOCAL.get(host, host).strip("[]"), int(port), timeout=_SECONDS)
+    with closing(connection):
+        if is_unix:
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.settimeout(_SECONDS)
+            connection.sock.connect(address.removeprefix("unix:"))
         connection.request("GET", path, headers={"Connection": "close"})
         answer = connection.getresponse()
         return answer.status, answer.read(1000).decode("utf-8", "replace").strip()
-    finally:
-        connection.close()
-
-
-def _connection(address: str) -> http.client.HTTPConnection:
-    if address.startswith("unix:"):
-        connection = http.client.HTTPConnection("localhost")
-        connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.settimeout(_SECONDS)
-        connection.sock.connect(address.removeprefix("unix:"))
-        return connection
-    host, _, port = address.rpartition(":")
-    if port == "0":
-        raise ClientError("the settings let the system choose the port (0), so it is unknown here")
-    return http.client.HTTPConnection(_LOCAL.get(host, host).strip("[]"), int(port), timeout=_SECONDS)

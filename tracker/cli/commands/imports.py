@@ -15,11 +15,9 @@ from typer import Argument, BadParameter, Exit, Option
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.cli.commands import AsJson, change_store, load_settings, torrent_files
 from tracker.cli.files import reading
-from tracker.cli.files.mapping import load_mapping
-from tracker.cli.files.reading import Items
+from tracker.cli.files.reading import Items, load_mapping
 from tracker.cli.files.rows import KINDS, WHAT, Item, Kind, Problem, Row
-from tracker.cli.progress import Progress, progress
-from tracker.cli.terminal import complain, note, say, say_json
+from tracker.cli.terminal import Progress, Value, complain, note, progress, say, say_json, show
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.operations.peers import parse_prefix
@@ -149,7 +147,7 @@ def import_records(
     checking = _Import(paths, partial(reading.read, paths, kind, None, mapping, tsv=tsv))
     if check or dry_run:
         asyncio.run(checking.run(None))
-    if dry_run or checking.has_problems:
+    if dry_run or checking.done.problems:
         checking.summarize(as_json=as_json, dry_run=True)
         return
     read = partial(reading.read, paths, kind, partial(keep_file, files), mapping, tsv=tsv)
@@ -168,14 +166,10 @@ class _Import:
     checkpoint: Checkpoint | None = None
     replace_totals: bool = False
     add_to_totals: bool = False
-    _done: Imported = field(default_factory=Imported)
+    done: Imported = field(default_factory=Imported)
     _user_of: dict[str, str] = field(default_factory=dict)
     _passkey_of: dict[str, str] = field(default_factory=dict)
     """Of the rows that were only checked."""
-
-    @property
-    def has_problems(self) -> bool:
-        return self._done.problems > 0
 
     async def write(self, store: Store, change: Change) -> None:
         change.note(files=" ".join(map(str, self.paths)), replace_totals=self.replace_totals)
@@ -184,17 +178,17 @@ class _Import:
         try:
             await self.run(store)
         finally:
-            counts = {name.replace(" ", "_"): number for name, number in self._done.outcomes.items()}
-            change.count(**counts, **({"problems": self._done.problems} if self._done.problems else {}))
+            counts = {name.replace(" ", "_"): number for name, number in self.done.outcomes.items()}
+            change.count(**counts, **({"problems": self.done.problems} if self.done.problems else {}))
 
     async def run(self, store: Store | None) -> None:
         """Writes nothing if ``store`` is None."""
         total = await asyncio.to_thread(reading.count_torrents, self.paths)
         items = self.read()
         if self.checkpoint is not None:
-            self._done = self.checkpoint.load()
+            self.done = self.checkpoint.load()
         with progress("importing" if store else "reading", total) as shown:
-            if skipped := self._done.records:
+            if skipped := self.done.records:
                 note(f"continues after {skipped} records")
                 await asyncio.to_thread(lambda: next(islice(items, skipped, skipped), None))
                 shown.advance(skipped)
@@ -206,7 +200,7 @@ class _Import:
                     f"interrupted after {shown.done} records; they are imported. Run the command again for the rest"
                 )
                 raise
-        for v2 in self._done.halves.values():
+        for v2 in self.done.halves.values():
             self._complain(v2, V1_IS_UNREGISTERED)
         if self.checkpoint is not None:
             self.checkpoint.remove()
@@ -220,17 +214,17 @@ class _Import:
             if rows:
                 found = await self._write(store, kind, rows) if store else [self._check(kind, row) for row in rows]
                 outcomes |= dict(zip(places, found, strict=True))
-        counts = Counter(self._done.outcomes)
+        counts = Counter(self.done.outcomes)
         for number, each in enumerate(batch):
             outcome = each.reason if isinstance(each, Problem) else outcomes[number]
             if isinstance(outcome, str):
                 self._complain(each.origin, outcome)
             elif isinstance(each, Item):
                 counts[f"{each.kind} {'added' if outcome else 'known'}"] += 1
-        self._done.outcomes = dict(counts)
-        self._done.records += len(batch)
+        self.done.outcomes = dict(counts)
+        self.done.records += len(batch)
         if self.checkpoint is not None and store is not None:
-            self.checkpoint.save(self._done)
+            self.checkpoint.save(self.done)
         shown.advance(len(batch))
 
     async def _write(self, store: Store, kind: Kind, rows: Sequence[Row]) -> list[bool | str]:
@@ -249,7 +243,7 @@ class _Import:
 
     async def _link(self, store: Store, rows: Sequence[Row]) -> None:
         """Links the halves of hybrid torrents, once both are registered: the v1 half may come in a later batch."""
-        waiting, halves = self._done.halves, list[tuple[InfoHash, InfoHash]]()
+        waiting, halves = self.done.halves, list[tuple[InfoHash, InfoHash]]()
         for row in rows:
             if "hybrid_of" in row:
                 halves.append((parse_info_hash(row["info_hash"]), parse_info_hash(row["hybrid_of"])))
@@ -265,7 +259,7 @@ class _Import:
                 self._complain(v2.hex(), error.text)
 
     def _complain(self, origin: str, problem: str) -> None:
-        self._done.problems += 1
+        self.done.problems += 1
         complain(f"{origin}: {problem}")
 
     def _check(self, kind: Kind, row: Row) -> bool | str:
@@ -280,19 +274,14 @@ class _Import:
 
     def summarize(self, *, as_json: bool, dry_run: bool) -> None:
         """Prints the totals; exit code 1 if there were problems."""
-        done = self._done
+        done = self.done
         for kind in KINDS:
             added, known = (done.outcomes.get(f"{kind} {how}", 0) for how in ("added", "known"))
-            if as_json and added + known:
-                say_json({"kind": kind, "added": added, "known": known, "dry_run": dry_run})
-            elif added + known:
-                does = "would be imported" if dry_run else f"added, {known} known"
-                what = f"{kind.replace('_', ' ')}s"
-                say(
-                    f"{what}: {added} {does}"
-                    if kind in ("torrent", "user", "user_torrent") or dry_run
-                    else f"{what}: {added} set"
-                )
+            does = f"added, {known} known" if kind in ("torrent", "user", "user_torrent") else "set"
+            does = "would be imported" if dry_run else does
+            row: dict[str, Value] = {"kind": kind, "added": added, "known": known, "dry_run": dry_run}
+            if added + known:
+                show(row, f"{kind.replace('_', ' ')}s: {added} {does}", as_json=as_json)
         if as_json:
             say_json({"problems": done.problems})
         elif not done.outcomes and not done.problems:

@@ -11,8 +11,7 @@ from typer import Argument, Option
 
 from tracker.cli.commands import EVERYTHING, PAGE, LimitOrAll, Pages, Yes, audited, checks, confirm, each, group, lists
 from tracker.cli.commands.options import Given, columns_of, options_of
-from tracker.cli.progress import progress
-from tracker.cli.terminal import Row, columns, note, say
+from tracker.cli.terminal import Row, columns, note, progress, say
 from tracker.errors import ClientError, existing
 from tracker.operations import service
 from tracker.operations.audit import Change

@@ -2,6 +2,7 @@
 
 import fnmatch
 import json
+import shutil
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -10,7 +11,7 @@ from typing import Annotated
 from typer import Argument, BadParameter, Option, echo
 
 from tracker.cli.commands import AsJson, with_store
-from tracker.cli.terminal import Column, Listing, Row, describe, fitted, note, sparkline, terminal_width
+from tracker.cli.terminal import Column, Listing, Row, describe, fitted, note, sparkline
 from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution, start_of
 from tracker.store.store import Store
 
@@ -130,7 +131,7 @@ def _print_counters(counted: Counted, precision: int, now: float) -> None:
         rate = _last(series, precision, now) / precision
         row["rate"] = f"{rate:.1f}" if rate >= 10 else f"{rate:.2g}"  # two significant digits
     numbers = [fitted(figure, rows, right=True) for figure in ("total", "rate", "last")]
-    room = terminal_width() - sum(column.width for column in numbers) - _GAPS
+    room = shutil.get_terminal_size().columns - sum(column.width for column in numbers) - _GAPS
     name = fitted("name", rows, max_width=max(_MIN_NAME, room - _MIN_TREND))
     slices = max(_MIN_TREND, room - name.width)
     for row, (_, series) in zip(rows, counted, strict=True):

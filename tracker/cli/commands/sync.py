@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Exit, Option
 
 from tracker.cli.commands import AsJson, audited, group, load_settings
-from tracker.cli.progress import progress
-from tracker.cli.terminal import complain, note, say, say_json
+from tracker.cli.terminal import complain, note, progress, say, say_json
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.store.store import Store

@@ -169,21 +169,16 @@ async def _watch(store: Store, sort: Sort) -> None:
                 except (StoreUnavailable, RedisError, TimeoutError) as error:
                     problem = str(error) or "the store does not respond"
                 live.update(_screen(console, snapshot, sort, problem), refresh=True)
-                key = await _key(keys)
+                try:
+                    async with asyncio.timeout(_REFRESH_SECONDS):
+                        key = await keys.get()
+                except TimeoutError:
+                    continue
                 if key in (b"q", b"Q", b"\x03", b"\x04"):
                     break
                 if key in (b"s", b"S"):
                     sort = SORTS[(SORTS.index(sort) + 1) % len(SORTS)]
         probing.cancel()
-
-
-async def _key(keys: "asyncio.Queue[bytes]") -> bytes:
-    """The next key; empty when none was pressed until the next refresh."""
-    try:
-        async with asyncio.timeout(_REFRESH_SECONDS):
-            return await keys.get()
-    except TimeoutError:
-        return b""
 
 
 @contextmanager

@@ -156,7 +156,7 @@ def renumber_torrents(
 
     If it is interrupted, run it again with the same file. No tracker starts before it has come to its end.
     """
-    from tracker.cli.commands.reshard import renumber  # noqa: PLC0415  # other commands do not need it
+    from tracker.cli.commands.maintenance import renumber  # noqa: PLC0415  # other commands do not need it
 
     renumber(file)
 

@@ -7,8 +7,7 @@ from typer import Argument, BadParameter
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli.commands import InfoHash, Limit, Month, Pages, Yes, audited, confirm, group, in_order, lists
-from tracker.cli.progress import progress
-from tracker.cli.terminal import Row, note, say
+from tracker.cli.terminal import Row, note, progress, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.store.schema.keys import BOARDS, Board
