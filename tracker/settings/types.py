@@ -127,7 +127,6 @@ def queue_numbers(texts: tuple[str, ...]) -> dict[str, int]:
 QueueNumbers = Annotated[tuple[str, ...], checked_by(queue_numbers)]
 """Numbers of some job queues, each written ``queue:number``."""
 
-
 _T = TypeVar("_T")
 _RELOADED = object()
 Reloaded = Annotated[_T, _RELOADED]

@@ -16,7 +16,6 @@ from tracker.store.store import Store
 _DASHES = {"ignore_unknown_options": True}
 Prefix = Annotated[str, Argument(metavar="PREFIX", help="Such as -TR40; percent-encode other bytes, e.g. %00.")]
 
-
 clients = group("Manage allowed and denied clients, by peer-id prefix; show client statistics.")
 
 

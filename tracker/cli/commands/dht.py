@@ -10,6 +10,7 @@ from tracker.bittorrent import parse_info_hash
 from tracker.cli.commands import AsJson, Limit, Pages, checks, group, lists, load_settings
 from tracker.cli.terminal import Moment, Row, complain, describe, note, say, say_json
 from tracker.errors import ClientError
+from tracker.settings.types import host_and_port
 from tracker.store.dht.status import fields_of
 from tracker.store.store import Store
 
@@ -78,7 +79,6 @@ async def find(store: Store, info_hash: str, as_json: AsJson = False) -> None:
 def ping(node: Annotated[str, Argument(metavar="HOST:PORT")]) -> None:
     """Ask one node of the DHT whether it answers."""
     from tracker.app import dht_client  # noqa: PLC0415
-    from tracker.settings.types import host_and_port  # noqa: PLC0415
 
     try:
         host_and_port(node)

@@ -28,7 +28,11 @@ def doctor(as_json: AsJson = False) -> None:
     async def run() -> bool:
         wrong = False
         async for finding in _findings(settings):
-            _show(finding, as_json=as_json)
+            if as_json:
+                say_json(asdict(finding))
+            else:
+                line = printable(str(finding))
+                typer.echo(typer.style(line[:8], fg=_COLOURS[finding.level]) + line[8:])
             wrong |= finding.level == "wrong"
         return wrong
 
@@ -48,11 +52,3 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
             return
         async for finding in run_checks(DoctorContext(store, settings, time.time)):
             yield finding
-
-
-def _show(finding: Finding, *, as_json: bool) -> None:
-    if as_json:
-        say_json(asdict(finding))
-        return
-    line = printable(str(finding))
-    typer.echo(typer.style(line[:8], fg=_COLOURS[finding.level]) + line[8:])

@@ -1,7 +1,7 @@
 """``tracker export``."""
 
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from io import TextIOWrapper
 from pathlib import Path
@@ -86,16 +86,16 @@ def _opened(stack: ExitStack, path: Path | None) -> IO[str]:
 
 
 def _pages(store: Store, kind: Kind, *, passkeys: bool, with_auto: bool) -> Pages:
-    readers: dict[Kind, Callable[[], Pages]] = {
-        "torrent": lambda: _torrents(store, with_auto=with_auto),
-        "user": lambda: _users(store, passkeys=passkeys),
-        "denial": lambda: _denials(store),
-        "client": lambda: _clients(store.allow_list, "name"),
-        "denied_client": lambda: _clients(store.deny_list, "reason"),
-        "freeleech_token": lambda: _freeleech_tokens(store),
-        "user_torrent": lambda: _user_torrents(store),
+    readers: dict[Kind, Pages] = {
+        "torrent": _torrents(store, with_auto=with_auto),
+        "user": _users(store, passkeys=passkeys),
+        "denial": _denials(store),
+        "client": _clients(store.allow_list, "name"),
+        "denied_client": _clients(store.deny_list, "reason"),
+        "freeleech_token": _freeleech_tokens(store),
+        "user_torrent": _user_torrents(store),
     }
-    return readers[kind]()
+    return readers[kind]
 
 
 async def _torrents(store: Store, *, with_auto: bool) -> Pages:

@@ -209,11 +209,10 @@ class _Import:
         """Applies the records of each kind in the order of the batch. Reports problems in the order of the batch."""
         outcomes: dict[int, bool | str] = {}
         for kind in KINDS:
-            places = [n for n, each in enumerate(batch) if isinstance(each, Item) and each.kind == kind]
-            rows = [each.row for each in batch if isinstance(each, Item) and each.kind == kind]
-            if rows:
+            numbered = {n: each.row for n, each in enumerate(batch) if isinstance(each, Item) and each.kind == kind}
+            if rows := [*numbered.values()]:
                 found = await self._write(store, kind, rows) if store else [self._check(kind, row) for row in rows]
-                outcomes |= dict(zip(places, found, strict=True))
+                outcomes |= dict(zip(numbered, found, strict=True))
         counts = Counter(self.done.outcomes)
         for number, each in enumerate(batch):
             outcome = each.reason if isinstance(each, Problem) else outcomes[number]

@@ -84,7 +84,9 @@ def show_stats(
     if counted and measured:
         echo()
     if measured:
-        _print_distributions(measured)
+        rows = [_distribution_row(name, total) for name, _, total in measured]
+        numbers = [fitted(name, rows, right=True) for name in _FIGURES]
+        Listing([Column("name"), *numbers], as_json=False).page(rows)
     if not counted and not measured:
         note(f"nothing was counted in the last {RETAINED} slices of {precision} s")
 
@@ -137,12 +139,6 @@ def _print_counters(counted: Counted, precision: int, now: float) -> None:
     for row, (_, series) in zip(rows, counted, strict=True):
         row["trend"] = sparkline([number for _, number in series[-slices:]])
     Listing([name, *numbers, Column("trend")], as_json=False).page(rows)
-
-
-def _print_distributions(measured: Measured) -> None:
-    rows = [_distribution_row(name, total) for name, _, total in measured]
-    numbers = [fitted(name, rows, right=True) for name in _FIGURES]
-    Listing([Column("name"), *numbers], as_json=False).page(rows)
 
 
 def _print_json(counted: Counted, measured: Measured, precision: int, now: float, *, fill: bool) -> None:

@@ -1,6 +1,7 @@
 """``tracker top``: live activity in a terminal, refreshed every second. It reads counters and index sets only."""
 
 import asyncio
+import json
 import os
 import sys
 import termios
@@ -126,8 +127,6 @@ async def _print_once(store: Store, sort: Sort, limit: int, *, as_json: bool) ->
     snapshot = await take_snapshot(store, sort, limit)
     rates = {name: snapshot.rate(name) for name in RATES}
     if as_json:
-        import json  # noqa: PLC0415
-
         echo(json.dumps({**asdict(snapshot), "rates": rates}))
         return
     for name, rate in rates.items():

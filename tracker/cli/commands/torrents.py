@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, BadParameter, Option
 
@@ -41,15 +41,13 @@ from tracker.cli.commands.options import (
 from tracker.cli.terminal import Listing, Moment, Row, note
 from tracker.errors import ClientError, existing
 from tracker.operations import torrents as operations
+from tracker.operations.peers import PeerView, format_prefix, peer_views
 from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.store import Store
 from tracker.store.torrents.listing import Order, TorrentFilter
 from tracker.store.torrents.records import PENDING, Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MAX_BYTES
-
-if TYPE_CHECKING:
-    from tracker.operations.peers import PeerView
 
 State = Literal["enabled", "pending", "disabled"]
 _STATES: dict[State | None, Enabled] = {"enabled": True, "pending": "pending", "disabled": False}
@@ -290,22 +288,19 @@ async def show_torrent(
 
 
 async def _list_peers(store: Store, found: Torrent, database: Path | None, as_json: bool) -> None:
-    from tracker.geoip import GeoIP  # noqa: PLC0415
-    from tracker.operations.peers import peer_views  # noqa: PLC0415
+    """JSON output has more fields than the table."""
+    from tracker.geoip import GeoIP  # noqa: PLC0415  # a slow import that only this needs
 
     shown = "peer_id:30 seeding:8 uploaded>16 downloaded>16 endpoints country:7 client:20"
     listing = Listing(shown, as_json=as_json)
+
+    def row(view: PeerView) -> Row:
+        peer_id = format_prefix(bytes.fromhex(view.peer_id))
+        return {**asdict(view), "peer_id": peer_id, "endpoints": " ".join(view.endpoints)}
+
     with closing(GeoIP(database)) as places:
         async for page in in_no_order(partial(store.torrents.peers, found)):
-            listing.page(map(_peer_row, await peer_views(store, page, places)))
-
-
-def _peer_row(view: "PeerView") -> Row:
-    """JSON output has more fields than the table."""
-    from tracker.operations.peers import format_prefix  # noqa: PLC0415
-
-    shown = format_prefix(bytes.fromhex(view.peer_id))
-    return {**asdict(view), "peer_id": shown, "endpoints": " ".join(view.endpoints)}
+            listing.page(map(row, await peer_views(store, page, places)))
 
 
 @each("denial.add", "torrent")

@@ -41,20 +41,15 @@ async def top(store: Store, scope: AScope, month: Month = None, limit: Limit = 2
         else:
             yield ({"users": users, "place": name} for name, users in page)
         if not page:
-            yield _none_counted(scope, month)
+            when = "yet" if month is None else f"in {month}"
+            places = f"by place {when}; `tracker doctor` checks the GeoIP database"
+            yield f"no unique users counted {when if scope == 'torrents' else places}"
 
 
 async def _note_memory(store: Store, month: str | None) -> None:
     """Prints a note if numbers of the period may be too high."""
     if exceed := await store.unique_users.may_exceed(month or ALL_TIME):
         note(f"these numbers may be too high, by at most {exceed} in total: markers were deleted to free memory")
-
-
-def _none_counted(scope: Board, month: str | None) -> str:
-    when = "yet" if month is None else f"in {month}"
-    if scope == "torrents":
-        return f"no unique users counted {when}"
-    return f"no unique users counted by place {when}; `tracker doctor` checks the GeoIP database"
 
 
 async def _torrent_row(store: Store, entry: LeaderboardEntry) -> Row:
@@ -73,10 +68,7 @@ async def show(store: Store, info_hash: InfoHash, limit: Limit = 100) -> Pages:
         raise ClientError("no unique users counted on this torrent")
     yield [{"users": total, "scope": "all", "place": ""}]
 
-    async def read(offset: int, count: int) -> list[tuple[str, LeaderboardEntry]]:
-        return await store.unique_users.places(wanted, count, offset)
-
-    async for page in in_order(limit, read):
+    async for page in in_order(limit, lambda first, count: store.unique_users.places(wanted, count, first)):
         yield ({"users": place.users, "scope": scope, "place": place.name} for scope, place in page)
 
 

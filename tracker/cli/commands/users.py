@@ -93,7 +93,6 @@ Passkey = Annotated[
 Reason = Annotated[str | None, Option("--reason", help=fields_of(User)["reason"].about)]
 Passkeys = Annotated[bool, Option("--passkeys", help="Show passkeys (secret).")]
 
-
 users = group("Manage users: passkeys, totals, hit-and-runs.")
 
 
