@@ -45,18 +45,12 @@ def _site(settings: Settings) -> Iterator[Finding]:
     site, users, clients = settings.site, settings.users, settings.clients
     if not site.listen:
         return
-    missing = [
-        name
-        for name, is_set in (
-            ("TRACKER_USERS__PRIVATE=required", users.private == "required"),
-            ("TRACKER_TORRENTS__MODE=registered", settings.torrents.mode == "registered"),
-            (
-                "TRACKER_CLIENTS__DENY_LIST=true or TRACKER_CLIENTS__ALLOW_LIST=true",
-                clients.deny_list or clients.allow_list,
-            ),
-        )
-        if not is_set
-    ]
+    needed = {
+        "TRACKER_USERS__PRIVATE=required": users.private == "required",
+        "TRACKER_TORRENTS__MODE=registered": settings.torrents.mode == "registered",
+        "TRACKER_CLIENTS__DENY_LIST=true or TRACKER_CLIENTS__ALLOW_LIST=true": clients.deny_list or clients.allow_list,
+    }
+    missing = [name for name, is_set in needed.items() if not is_set]
     if public := [listen for listen in site.listen if is_public(listen)]:
         text = f"{public[0]} takes the site's calls from other machines over plain HTTP: its key can be intercepted"
         yield Finding("warning", "site", text, "use a loopback address or a unix socket")

@@ -59,19 +59,14 @@ class Share:
 
 async def shares(store: Store, user_id: str, torrent_ids: Sequence[str]) -> list[Share]:
     """In the order of ``torrent_ids``."""
-    torrents, accounts = await asyncio.gather(
-        store.torrents.by_ids(torrent_ids), store.users.on_torrents(user_id, torrent_ids)
-    )
-    known = {torrent.torrent_id: torrent for torrent in torrents}
+    names, accounts = await asyncio.gather(_names(store, torrent_ids), store.users.on_torrents(user_id, torrent_ids))
     found: list[Share] = []
     for torrent_id, account in zip(torrent_ids, accounts, strict=True):
-        torrent = known.get(torrent_id)
-        info_hash, name = (torrent.info_hash.hex(), torrent.name) if torrent else (None, "")
         totals: dict[str, Any] = {
             each: to_integer(account.get(_STORED.get(each, each))) for each in [*fields_of(Share)][3:]
         }
         totals["completed_at"] = totals["completed_at"] or None
-        found.append(Share(torrent_id, info_hash, name, **totals))
+        found.append(Share(**names[torrent_id].as_row(), **totals))
     return found
 
 
@@ -82,9 +77,8 @@ async def freeleech_tokens(store: Store, user_id: str, offset: int = 0, count: i
 
 async def _with_names(store: Store, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Adds info hash and name to rows with a ``torrent_id``."""
-    found = await store.torrents.by_ids([row["torrent_id"] for row in rows])
-    names = {t.torrent_id: {"info_hash": t.info_hash.hex(), "name": t.name} for t in found}
-    return [{**row, **names.get(row["torrent_id"], {"info_hash": None, "name": ""})} for row in rows]
+    names = await _names(store, [row["torrent_id"] for row in rows])
+    return [{**row, **names[row["torrent_id"]].as_row()} for row in rows]
 
 
 MAX_EVENTS = 50
@@ -100,6 +94,9 @@ class TorrentName(NamedTuple):
     torrent_id: str
     info_hash: InfoHash | None
     name: str
+
+    def as_row(self) -> dict[str, Any]:
+        return {**self._asdict(), "info_hash": None if self.info_hash is None else self.info_hash.hex()}
 
 
 class UserPeer(NamedTuple):
@@ -185,14 +182,10 @@ async def _read_past(store: Store, user_id: str, found: Activity) -> None:
 
 
 async def _names(store: Store, torrent_ids: Sequence[str]) -> dict[str, TorrentName]:
-    unique = list(dict.fromkeys(torrent_ids))
-    found = {torrent.torrent_id: torrent for torrent in await store.torrents.by_ids(unique)}
-    return {
-        torrent_id: TorrentName(torrent_id, found[torrent_id].info_hash, found[torrent_id].name)
-        if torrent_id in found
-        else TorrentName(torrent_id, None, "")
-        for torrent_id in unique
-    }
+    names = {torrent_id: TorrentName(torrent_id, None, "") for torrent_id in torrent_ids}
+    for torrent in await store.torrents.by_ids([*names]):
+        names[torrent.torrent_id] = TorrentName(torrent.torrent_id, torrent.info_hash, torrent.name)
+    return names
 
 
 _RIGHTS: dict[UserAction, dict[str, Value]] = {

@@ -94,35 +94,33 @@ class LimitSettings(Section):
     Beyond twice the limit it is refused (most stops still pass). Beyond four times the limit its connections are
     closed without an answer."""
 
-    all_reloaded = True
-
-    enabled: bool = True
+    enabled: Reloaded[bool] = True
     """Apply the limits of this section."""
-    peer_announces_minute: Annotated[int, Field(ge=1, le=1_000_000_000)] = 20
+    peer_announces_minute: Reloaded[Annotated[int, Field(ge=1, le=1_000_000_000)]] = 20
     """Early announces per minute of one peer on one torrent. An announce is early if it comes less than 30 seconds
     after the last one (or a quarter of the interval, if that is shorter)."""
-    torrent_announces_minute: Annotated[int, Field(ge=1, le=1_000_000_000)] = 2000
+    torrent_announces_minute: Reloaded[Annotated[int, Field(ge=1, le=1_000_000_000)]] = 2000
     """Extra announces per minute from one address on one torrent: joins, stops, early or refused announces, and
     announces using another peer's id."""
-    joins_minute: int = Field(3000, ge=1, le=1_000_000_000)
+    joins_minute: Reloaded[int] = Field(3000, ge=1, le=1_000_000_000)
     """Joins per minute from one address, on all torrents together."""
-    address_requests_minute: Annotated[int, Field(ge=1, le=1_000_000_000)] = 10_000
+    address_requests_minute: Reloaded[Annotated[int, Field(ge=1, le=1_000_000_000)]] = 10_000
     """Announces plus scraped torrents per minute from one address, on all torrents together."""
-    unknown_passkeys_minute: Annotated[int, Field(ge=1, le=1_000_000_000)] = 60
+    unknown_passkeys_minute: Reloaded[Annotated[int, Field(ge=1, le=1_000_000_000)]] = 60
     """How many different unknown passkeys one address may try per minute. Beyond that, passkeys not seen as valid
     recently are refused without a lookup."""
-    work_requests_minute: Annotated[int, Field(ge=1, le=1_000_000_000)] = 60
+    work_requests_minute: Reloaded[Annotated[int, Field(ge=1, le=1_000_000_000)]] = 60
     """Requests per minute from one address to the listener of work distribution. Beyond that they are refused with
     status 429."""
-    address_entries_per_torrent: Annotated[int, Field(ge=1, le=1000)] = 400
+    address_entries_per_torrent: Reloaded[Annotated[int, Field(ge=1, le=1000)]] = 400
     """Endpoints and WebSockets one address may have in one swarm. Further peers get answers with a warning, but are not
     given to other peers."""
-    address_entries: Annotated[int, Field(ge=1, le=1_000_000_000)] = 50_000
+    address_entries: Reloaded[Annotated[int, Field(ge=1, le=1_000_000_000)]] = 50_000
     """Endpoints and WebSockets one address may have in all swarms together; a /24 (IPv6: /48) may have ten times as
     many."""
-    exempt: tuple[Network, ...] = ()
+    exempt: Reloaded[tuple[Network, ...]] = ()
     """Networks (`198.18.0.0/15`) without limits, such as your own seedboxes. An IPv6 address exempts its whole /64.
     Their endpoints still count for the /24 or /48 around them."""
-    private_addresses: bool = False
+    private_addresses: Reloaded[bool] = False
     """Also limit private and loopback addresses. Off by default: behind a proxy missing from
     `TRACKER_HTTP__TRUSTED_PROXIES`, all peers appear to have the proxy's address."""

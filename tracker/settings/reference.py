@@ -170,20 +170,17 @@ def _text(value: Any, *, is_url: bool = False) -> str:
     if value is None:
         return ""
     if isinstance(value, SecretStr):
-        return _masked(value.get_secret_value()) if is_url else MASK
+        if not is_url:
+            return MASK
+        try:  # the passkey of a tracker is part of the path; the password of a store is not
+            return parse_tracker_url(value.get_secret_value()).masked
+        except ValueError:
+            return mask_url(value.get_secret_value())
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
         return ",".join(_text(item, is_url=is_url) for item in value)
     return str(value)
-
-
-def _masked(secret: str) -> str:
-    """The passkey of a tracker is part of the path; the password of a store is not."""
-    try:
-        return parse_tracker_url(secret).masked
-    except ValueError:
-        return mask_url(secret)
 
 
 def _allowed(field: FieldInfo) -> str:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Any, ClassVar, TypeVar, get_origin
+from typing import Annotated, Any, TypeVar, get_origin
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationInfo, field_validator
@@ -137,14 +137,11 @@ class Section(BaseModel):
     """The settings of one part: frozen, without unknown fields. Its validator is built when it is first used."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-    all_reloaded: ClassVar[bool] = False
-    """Whether SIGHUP changes each of them in a running tracker."""
 
     @classmethod
     def reloaded(cls) -> frozenset[str]:
         """The settings that SIGHUP changes."""
-        fields = cls.model_fields.items()
-        return frozenset(name for name, field in fields if cls.all_reloaded or _RELOADED in field.metadata)
+        return frozenset(name for name, field in cls.model_fields.items() if _RELOADED in field.metadata)
 
     @field_validator("*", mode="before")
     @classmethod

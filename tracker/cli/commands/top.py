@@ -62,16 +62,10 @@ async def take_snapshot(store: Store, sort: Sort = "seeders", count: int = _TORR
     _, latency = await main_or(counters.distribution("announce_seconds", 5, first=now - 60, last=now), ([], None))
     jobs = await main_or(_jobs(store), {})
     memory = await read_usages(store.shards.servers)
-    top: list[Row] = [
-        {
-            "info_hash": each.info_hash.hex(),
-            "seeders": each.seeders,
-            "leechers": each.leechers,
-            "snatches": each.completions,
-            "name": each.name,
-        }
-        for each in await store.torrents.top(sort, count)
-    ]
+    top: list[Row] = []
+    for each in await store.torrents.top(sort, count):
+        peers = {"seeders": each.seeders, "leechers": each.leechers, "snatches": each.completions}
+        top.append({"info_hash": each.info_hash.hex(), **peers, "name": each.name})
     return Snapshot(
         at=now,
         series=series,

@@ -204,16 +204,8 @@ async def list_projects(store: Store) -> Pages:
     projects = await store.work.projects.all()
     found = await store.work.statistics.read([project.name for project in projects])
     for project, numbers in zip(projects, found, strict=True):
-        row: Row = {
-            "name": project.name,
-            "kind": project.kind,
-            "todo": numbers.wanted,
-            "out": numbers.out,
-            "done": numbers.done,
-            "claimants": numbers.claimants,
-            "title": project.title,
-        }
-        yield [row | {**numbers.totals}]
+        counts = {"todo": numbers.wanted, "out": numbers.out, "done": numbers.done, "claimants": numbers.claimants}
+        yield [{"name": project.name, "kind": project.kind, **counts, "title": project.title, **numbers.totals}]
 
 
 @commands.command("create")
