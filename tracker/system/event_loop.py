@@ -56,8 +56,8 @@ def freeze_gc() -> None:
 
     Reference counts free nearly everything that an announce allocates; the 90,000 objects of the start stay for ever.
     With Python's defaults the cycle collector runs every few announces and sometimes scans all of them, which stops the
-    process for 20 to 60 ms. After the freeze it scans only later objects: 3 ms for 100,000.
+    process for 20 to 60 ms. After the freeze it scans only later objects: 3 ms for 100,000. They are not collected
+    first: that took 80 ms, a twelfth of the start, and found 10 objects.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
