@@ -23,9 +23,13 @@ Environment = Mapping[str, str]
 
 
 def environment(settings: Environment) -> dict[str, str]:
-    """Ours without any TRACKER_ variable, and ``settings``."""
+    """Ours without any TRACKER_ variable, and ``settings``.
+
+    The system's certificates are left out: aiohttp reads them twice when it is imported, a tenth of what a start takes.
+    """
     ours = {name: value for name, value in os.environ.items() if not name.startswith("TRACKER_")}
-    return {**ours, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **settings}
+    ours |= {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "SSL_CERT_FILE": os.devnull}
+    return {**ours, **settings}
 
 
 def restore_signal_handlers() -> None:
