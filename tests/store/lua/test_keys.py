@@ -42,8 +42,8 @@ OF_A_PROJECT = "w:*"
 """All keys of a project of work distribution begin so."""
 
 BEYOND: dict[str, str] = {
-    "abandon": "job:* q:*:",
-    "acknowledge": "leases:outbox outbox outbox:* outbox:waiting stats:outbox_dropped",
+    "abandon": "job job:* lease q q:*: q:*:limits",
+    "acknowledge": "lease leases:outbox outbox outbox:* outbox:waiting stats:outbox_dropped",
     "add": "changes edits i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score "
     "i:seeders i:snatches i:torrent_* removing:torrents stats:* sweeping torrent_id "
     "torrents",
@@ -56,12 +56,13 @@ BEYOND: dict[str, str] = {
     "sweeping u: u:* u:*:active u:*:hnr u:*:incomplete u:*:t:* u:*:unregistered updated "
     "upload_multiplier user: user:*",
     "audit": "audit audit:rows",
-    "begin_removal": "removing",
-    "claim": "job:* lease q:*: q:*:limits",
+    "begin_removal": "groups removing u:*:active",
+    "claim": "job job:* lease q q:*: q:*:limits",
     "clean": "count: dist: known: known:dist",
     "cleanup": "* i:seeders w",
     "collect": "lease leases:outbox outbox outbox:* outbox:waiting",
-    "copy_users": "copied deleting groups removing u:* u:*:active user:* users",
+    "copy_users": "copied copies copies:rows copies:version deleting groups removing u:* u:*:active user:* user_id "
+    "users",
     "count_announces": "changed u:* user:*",
     "count": "count:* counted:* dist:* known: known:dist outbox outbox:* outbox:waiting stats:* "
     "stats:failures stats:outbox_dropped",
@@ -71,7 +72,7 @@ BEYOND: dict[str, str] = {
     "stats:outbox_dropped",
     "decide_hit_and_runs": "changed changes gap groups heartbeat i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
     "delete_user": "copies copies:rows copies:version deleting groups i:hnr i:hnr_pending i:user_* i:user_name "
-    "removing u:* u:*:active user:* users",
+    "removing u:* u:*:active user:* user_id users",
     "deny": "changes denied edits removing:torrents",
     "dht_note": "dht:peers:* i:dht",
     "dht_swarm": "removing swarm:*:*",
@@ -84,25 +85,25 @@ BEYOND: dict[str, str] = {
     "edit_user": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_name once:* "
     "removing u:* u:*:active user:* user_id users",
     "end_removal": "deleting groups removing removing:torrents u:* u:*:active user:*",
-    "enqueue": "job job:* q q:*: q:*:limits",
-    "enqueue_slot": "job job:* q q:*: q:*:limits q:*:slot",
-    "extend": "q:*:running",
-    "finish": "job:* q:*:",
+    "enqueue": "job job:* lease q q:*: q:*:limits",
+    "enqueue_slot": "job job:* lease q q:*: q:*:limits q:*:slot",
+    "extend": "lease q:*:running",
+    "finish": "job job:* lease q q:*: q:*:limits",
     "forget_markers": "* unique:forgotten",
     "forgive": "changed changes groups i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
     "freeleech": "deleting u:* users",
     "heartbeat": "gap heartbeat replication_id stats:* ws:processes",
-    "hold_webhook": "leases:webhook webhook:*",
-    "index": "denied i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders "
-    "i:snatches stats:* sweeping",
+    "hold_webhook": "lease leases:webhook webhook:*",
+    "index": "denied i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches "
+    "i:torrent_* stats:* sweeping torrent_id",
     "link": "changes edits",
     "list_torrents": "i:*",
     "list_users": "i:hnr i:user_* u:* user:* users",
     "name_users": "i:user_name u:*",
-    "hold_lease": "leases:*",
+    "hold_lease": "lease leases:*",
     "note_connectable": "connectable:* u:*",
     "note_users": "copies copies:rows copies:version deleting u:* user:* user_id users",
-    "purge": "job:* q:*:",
+    "purge": "job job:* lease q q:*: q:*:limits",
     "raise_torrent_id": "torrent_id",
     "rank_hit_and_runs": "changed groups i:hnr u:* u:*:hnr u:*:t:* user:*",
     "rank_torrents": "i:seeders i:torrent_*",
@@ -120,51 +121,51 @@ BEYOND: dict[str, str] = {
     "reap": "addresses changed changes due:* gap groups heartbeat i:* i:empty i:hnr i:hnr_pending "
     "i:leechers i:processed i:score i:seeders i:snatches p:*:torrents stats:* sweeping u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
-    "reindex": "denied i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders "
-    "i:snatches i:torrent_* stats:* sweeping",
-    "remove": "changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:leechers "
-    "i:name i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: "
-    "removing:torrents stats:* sweeping",
-    "reset_score": "i:processed i:score leases:torrents",
-    "retry": "job:* q:*:",
+    "reindex": "denied i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches "
+    "i:torrent_* stats:* sweeping torrent_id",
+    "remove": "changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:leechers i:name "
+    "i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: removing:torrents "
+    "stats:* sweeping torrent_id",
+    "reset_score": "i:processed i:score lease leases:torrents",
+    "retry": "job job:* lease q q:*: q:*:limits",
     "rotate_user": "copies copies:rows copies:version changes deleting edits u:* user:* user_id users",
-    "save_cursor": "job:* q:*:running",
+    "save_cursor": "job:* lease q:*:running",
     "save_group": "groups",
     "save_users": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_name once:* "
     "removing u:* u:*:active user:* user_id users",
-    "score": "i:processed i:score leases:torrents",
+    "score": "i:processed i:score lease leases:torrents",
     "scrape": "user:*",
     "set_rule": "changes copies copies:rows copies:version download_multiplier edits upload_multiplier user:*",
     "session": "admin:session:* admin:token:* admin:tokens",
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all i:client:joins:all unlisted_clients",
     "sum_users": "i:hnr i:user_* u:*",
-    "sweep": "addresses changed changes deleting denied dht:peers:* dht:peers:*:6 due:* gap groups "
-    "heartbeat i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name "
-    "i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: p:*:torrents "
-    "stats:* sweeping u:* u:*:active u:*:hnr u:*:t:* user:* ws:processes",
+    "sweep": "addresses changed changes deleting denied dht:peers:* dht:peers:*:6 due:* gap groups heartbeat "
+    "i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed i:score "
+    "i:seeders i:snatches i:torrent_* i:unique:torrents: p:*:torrents removing:torrents stats:* "
+    "sweeping torrent_id u:* u:*:active u:*:hnr u:*:t:* user:* ws:processes",
     "take": "i:processed i:score lease leases:torrents",
     "totals": "i:* stats:*",
     "unlink": "changes edits",
     "user_peers": "u:*:t:*",
-    "work_add": "w:*",
+    "work_add": "w:* w:blocked",
     "work_block": "w:* w:*:blocked w:*:blocked:log w:blocked",
     "work_claim": "deny:* gap heartbeat info_hash:* lease p:*:* swarm:*: t:* u:*:t:* w:* w:blocked",
     "work_delete": "count:* known: w w:*",
-    "work_done": "w:* w:blocked",
-    "work_extend": "gap heartbeat w:* w:blocked",
+    "work_done": "lease w:* w:blocked",
+    "work_extend": "gap heartbeat lease w:* w:blocked",
     "work_facts": "u:*:t:*",
-    "work_lapse": "count:* gap heartbeat known: w:*",
+    "work_lapse": "count:* gap heartbeat known: lease w:* w:blocked",
     "work_note": "i:score",
-    "work_policy": "w:*",
-    "work_purge": "w:*",
-    "work_rank": "w:*",
-    "work_release": "w:* w:blocked",
+    "work_policy": "w:* w:blocked",
+    "work_purge": "w:* w:blocked",
+    "work_rank": "w:* w:blocked",
+    "work_release": "lease w:* w:blocked",
     "work_save": "w w:*",
     "work_sizes": "i:seeders info_hash:",
-    "work_trim": "w:*",
-    "work_probe": "w:*",
-    "work_verify": "gap heartbeat p:*:* swarm:*: t:* u:*:t:* w:*",
+    "work_trim": "w:* w:blocked",
+    "work_probe": "lease w:* w:blocked",
+    "work_verify": "gap heartbeat p:*:* swarm:*: t:* u:*:t:* w:* w:blocked",
 }
 """Script -> keys, also those of shared functions that it includes and does not call. A key that ends in * or : stands
 for all keys with this beginning.

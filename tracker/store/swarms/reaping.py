@@ -140,29 +140,26 @@ class Reaping(Part):
         return self._rules.current.grace
 
     def _rules_now(self) -> list[str | bytes | int | float]:
-        """The first arguments of the scripts that remove peers."""
-        rules = self._rules.current
-        return [int(self._clock()), rules.memory, rules.packed_hit_and_run, rules.grace]
+        """The first arguments of the scripts that remove peers (removal.lua)."""
+        rules, now = self._rules.current, int(self._clock())
+        head = [now, rules.memory, rules.packed_hit_and_run, rules.grace, rules.min_timeout]
+        return [*head, self._store_clock.expected, rules.max_changes]
 
     async def reap(self, peers: Sequence[tuple[str, str]]) -> int:
         """Removes the peers (torrent id, peer id in hex) whose timeout is gone; returns their number. Usually none: the
         caller that triggered the expiry event has already removed the peer. If no peers are remembered, one EXISTS
         checks all of them."""
-        rules = self._rules.current
         keys = (self._keys.peer(torrent_id, PeerId(bytes.fromhex(peer_id))) for torrent_id, peer_id in peers)
-        if not peers or not (rules.memory or await self._connection.direct("EXISTS", *keys)):
+        if not peers or not (self._rules.current.memory or await self._connection.direct("EXISTS", *keys)):
             return 0
-        argv = [*self._rules_now(), self._store_clock.expected, rules.max_changes, rules.min_timeout]
-        argv += chain.from_iterable(peers)
+        argv = [*self._rules_now(), *chain.from_iterable(peers)]
         reaped, failed = await self._scripts.reap(argv)
         _report(failed)
         return int(reaped)
 
     async def reap_due(self, deadline: int, first: int, max_entries: int, max_reaped: int) -> tuple[int, int]:
         """Processes a due list from entry ``first`` on: (entries seen, peers removed). None seen: the list is done."""
-        rules = self._rules.current
         argv = [*self._rules_now(), deadline, first, max_entries, max_reaped]
-        argv += [rules.min_timeout, self._store_clock.expected, rules.max_changes]
         seen, reaped, failed = await self._scripts.due(argv)
         _report(failed)
         return int(seen), int(reaped)
@@ -172,10 +169,8 @@ class Reaping(Part):
     ) -> SweepStep:
         """Visits about ``budget`` members of swarms, from ``position`` in the first one on. ``denied``: prefixes of
         peer ids whose clients are denied."""
-        rules = self._rules.current
-        argv = self._rules_now()
-        argv += [rules.forget_after, budget, position, self._store_clock.expected, rules.max_changes]
-        argv += [" ".join(prefix.hex() for prefix in denied), rules.min_timeout, *torrent_ids]
+        clients = " ".join(prefix.hex() for prefix in denied)
+        argv = [*self._rules_now(), self._rules.current.forget_after, budget, position, clients, *torrent_ids]
         done, after, reaped, repairs, forgotten, seen, found, failed, peers = await self._scripts.sweep(argv)
         _report(failed)
         await list_torrents(self._scripts, int(self._clock()), unlisted(found))

@@ -16,15 +16,10 @@ local is_new, is_ready, is_tried, forgotten, refused = {}, {}, {}, 0, 0
 --@ include lib/numbers.lua
 --@ include lib/torrent.lua
 --@ include lib/addresses.lua
---@ include lib/torrent_ids.lua
---@ include lib/info_hash_index.lua
 --@ include lib/registration.lua
---@ include lib/new_torrent_id.lua
 --@ include lib/names.lua
 --@ include lib/torrent_deletion.lua
 --@ include lib/user_ids.lua
---@ include lib/user_id_check.lua
---@ include lib/adoption.lua
 
 local EMPTY_CANDIDATES = 4 -- empty torrents that are tried for one new torrent
 -- Torrents of a full register whose networks are looked at, and how often in a call. A sample serves many new torrents.

@@ -4,7 +4,7 @@
 -- ARGV[4]   fail jobs that could have run since then (epoch ms)                   ARGV[5] max jobs to fail in this call
 -- Answer    the statuses of the jobs that changed
 local P, call, now, max_finished = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
---@ include lib/queue_finish.lua
+--@ include lib/queue.lua
 
 local Q, changes = open_queue(ARGV[3]), {}
 local function note(status) changes[#changes + 1] = status end

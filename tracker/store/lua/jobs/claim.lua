@@ -9,8 +9,7 @@
 --   jobs: lists of queue, id, token, payload, retries, run after (epoch ms), cursor
 --   changes: pairs of queue and status, for each job that changed by time
 local P, call, now, max_finished = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[3])
---@ include lib/take_lease.lua
---@ include lib/queue_finish.lua
+--@ include lib/queue.lua
 
 local MAX_CLOCK_SKEW = 3600000 -- ms that clocks of trackers may differ
 local MAX_TAKEN = 500

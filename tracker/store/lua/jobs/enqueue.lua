@@ -6,7 +6,7 @@
 -- ARGV[9..] pairs of fingerprint and payload (JSON)
 -- Answer    pairs of id and 1 when it is new; an empty id for each job that the queue has no room for
 local P, call, now, max_waiting = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
---@ include lib/queue_add.lua
+--@ include lib/queue.lua
 
 local Q, answer = open_queue(ARGV[3]), {}
 call('SCARD', P .. 'q')

@@ -7,7 +7,7 @@
 -- ARGV[8]   max retries      ARGV[9] fingerprint                            ARGV[10] payload (JSON)
 -- Answer    id and 1 when it is new; '' and 0 when it was added before, or there is no room
 local P, call, now, max_waiting = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
---@ include lib/queue_add.lua
+--@ include lib/queue.lua
 
 local Q, slot = open_queue(ARGV[3]), tonumber(ARGV[6])
 call('SCARD', P .. 'q')

@@ -6,7 +6,7 @@
 --   place); postponed (not a run: the job goes back, but does not run before `again`)
 -- Answer    for each the new status of the job, '' when the result is void, 'wrong' when a key is of a wrong type
 local P, call, now, max_finished = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
---@ include lib/queue_finish.lua
+--@ include lib/queue.lua
 
 local function put_back(Q, id, v, run_after)
   local status = tonumber(v[2] or '') and tonumber(v[2]) > 0 and 'retry' or 'pending'

@@ -4,7 +4,7 @@
 -- Answer    'pending' when it is done; else its status, unchanged; 'unknown'; or the id of the same job, which waits or
 --   runs
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
---@ include lib/queue_wait.lua
+--@ include lib/queue.lua
 
 local id = ARGV[2]
 local v = read_job(id, 'queue', 'fingerprint', 'priority', 'deadline')

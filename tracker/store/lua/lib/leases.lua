@@ -35,3 +35,12 @@ local function hold_lease(set, id, token, at, seconds)
   for _, old in ipairs(call('ZRANGEBYSCORE', set, '-inf', at - 3600, 'LIMIT', 0, 10)) do release_lease(set, old) end
   return true
 end
+
+-- A lease under a new token. Tokens grow, and include the deadline, because a store that lost its last second reissues
+-- counters.
+local function take_lease(set, id, deadline)
+  local token = string.format('%.0f-%s', call('INCR', P .. 'lease'), deadline)
+  call('ZADD', set, deadline, id)
+  call('HSET', set .. ':tokens', id, token)
+  return token
+end

@@ -1,8 +1,13 @@
--- refused_torrents.lua: has the peers of a refused torrent removed.
+-- refused_torrents.lua: which torrents are refused, and has their peers removed.
 --
 -- `removing:torrents` lists refused torrents that have peers. A tracker removes them within seconds.
 
---@ include lib/torrent_refusal.lua
+-- Whether announces for a torrent are refused.
+local function is_refused(ih)
+  local known = call('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)
+  local enabled = redis.pcall('HGET', P .. 't:' .. ih, 'enabled')
+  return not known[1] or known[2] or enabled == '0' or enabled == 'pending'
+end
 
 -- Lists the torrent if it is refused now. A list of a wrong type: the sweep removes the peers.
 local function note_refusal(ih)

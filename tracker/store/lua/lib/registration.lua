@@ -1,7 +1,34 @@
--- registration.lua: binds a torrent to an id and ranks it.
+-- registration.lua: gives a torrent an id, ranks it, and releases its id.
 --@ include lib/torrent.lua
---@ include lib/torrent_ids.lua
---@ include lib/info_hash_index.lua
+
+-- Lists a torrent in `i:info_hash`. The score is the number of the first 13 hex digits: no more fit into it exactly.
+local function index_info_hash(ih, tid)
+  redis.pcall('ZADD', P .. 'i:info_hash', string.format('%.0f', tonumber(string.sub(ih, 1, 13), 16)), tid)
+end
+
+-- Removes the id from all rankings and indexes. Returns from how many rankings.
+local function remove_from_rankings(tid)
+  local removed = 0
+  for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do
+    removed = removed + call('ZREM', P .. 'i:' .. index, tid)
+  end
+  for _, index in ipairs({ 'added', 'active', 'size', 'disabled', 'pending', 'private' }) do
+    redis.pcall('ZREM', P .. 'i:torrent_' .. index, tid)
+  end
+  redis.pcall('ZREM', P .. 'i:info_hash', tid)
+  redis.pcall('ZREM', P .. 'i:empty', tid)
+  redis.pcall('ZREM', P .. 'i:dht', tid)
+  return removed
+end
+
+-- Deletes what belongs to the torrent's id and returns true, unless the id belongs to another torrent now.
+local function release_torrent_id(t)
+  local owner = call('GET', P .. 'torrent_id:' .. t.tid)
+  if owner and owner ~= t.ih then return end
+  call('UNLINK', P .. 'torrent_id:' .. t.tid, P .. 'history:' .. t.tid, P .. 'completed:' .. t.tid)
+  remove_from_rankings(t.tid)
+  return true
+end
 
 -- Fails when a ranking is of a wrong type, before the first write.
 local function check_rankings()
@@ -48,4 +75,23 @@ local function bind_id(t, tid)
     t.tid = tid
   end
   return released
+end
+
+-- Ids of a shard are 256 apart, so that no two shards give out the same one: the id modulo 256 is the shard's number.
+local function next_torrent_id()
+  local id, shard = call('INCR', P .. 'torrent_id'), string.match(P, ':{(%d+)%l+}:$')
+  return string.format('%.0f', shard and 256 * id + shard or id)
+end
+
+-- Registers a torrent under an id. One that the site deleted while it had peers keeps its id, unless it gets the site's
+-- own.
+local function register(torrent, own)
+  local tid = own or torrent.tid
+  if not own and (not tid or call('GET', P .. 'torrent_id:' .. tid) ~= torrent.ih) then
+    repeat
+      tid = next_torrent_id()
+    until call('EXISTS', P .. 'torrent_id:' .. tid) == 0
+  end
+  call('SET', P .. 'info_hash:' .. torrent.ih, tid)
+  return tid
 end

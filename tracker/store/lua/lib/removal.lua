@@ -1,6 +1,13 @@
--- removal.lua: removes peers that timed out, or that may not stay in their swarm. Needs `now`, `outage_from`,
--- `outage_until` (all epoch s), `grace` and `min_timeout` (s). What the peers of a call share is read once, and written
--- once by save_removals().
+-- removal.lua: removes peers that timed out, or that may not stay in their swarm. What the peers of a call share is
+-- read once, and written once by save_removals(). Needs `now` and `memory`. ARGV of its scripts begins with
+-- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] when a download is a hit-and-run (hit_and_run_rules.lua)
+-- ARGV[4]   grace after an outage (s)   ARGV[5] min timeout of an announce (s)
+-- ARGV[6]   what the store's clock should show (epoch s; '' unknown)
+-- ARGV[7]   changes that the change feed keeps, about (0: none are recorded)
+local grace, min_timeout, max_changes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[7])
+--@ include lib/hit_and_run_rules.lua
+--@ include lib/store_clock.lua
+local outage_from, outage_until, steady = current_outage(ARGV[6])
 --@ include lib/swarm.lua
 --@ include lib/accounts.lua
 local torrents, deleted_peers = {}, {} -- by torrent id, false for a deleted torrent; hashes of peers

@@ -1,6 +1,6 @@
 -- torrent_deletion.lua: deletes a torrent with all its keys, unique users included. Needs `now`. Markers of single
 -- addresses stay: no list names them, and they expire.
---@ include lib/torrent_ids.lua
+--@ include lib/registration.lua
 --@ include lib/names.lua
 
 local PLACES_PER_CALL, MONTHS_KEPT = 25, 13

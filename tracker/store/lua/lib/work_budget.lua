@@ -3,10 +3,10 @@
 --@ include lib/work_project.lua
 
 -- The claims at once; then what is stored, if anything.
-local function budget_of(fields, claimant)
+local function budget_of(claimant)
   local stored = call('HGET', W .. ':trust', claimant)
-  local budget = tonumber(stored or fields.start_budget) or 1
-  return math.max(1, math.min(budget, tonumber(fields.budget) or 1)), stored
+  local budget = tonumber(stored or project.start_budget) or 1
+  return math.max(1, math.min(budget, tonumber(project.budget) or 1)), stored
 end
 
 -- Claims that their claimants gave back. They still count in the claimant's budget, and one of them stops to count each

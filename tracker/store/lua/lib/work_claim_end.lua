@@ -1,11 +1,9 @@
 -- work_claim_end.lua: reads and ends claims.
 --
--- A claim is in `out` (its lease), `claims` (its record), `by:<claimant>` and `holders`: in all
--- of them or in none.
+-- A claim is in `out` (its lease), `claims` (its record), `by:<claimant>` and `holders`: in all of them or in none.
 --@ include lib/leases.lua
 --@ include lib/work_queues.lua
 --@ include lib/work_budget.lua
---@ include lib/work_record.lua
 local function is_held(item, claimant)
   for each in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
     if each == claimant then return true end
@@ -42,12 +40,12 @@ local function remove_holder(item, claimant, holders)
 end
 
 -- Removes the claim. `holders`: who holds the item, where that was read. Returns how many others hold it.
-local function end_claim(fields, item, claimant, holders)
+local function end_claim(item, claimant, holders)
   local name = item .. ' ' .. claimant
   release_lease(W .. ':out', name)
   call('HDEL', W .. ':claims', name)
   call('ZREM', W .. ':by:' .. claimant, item)
-  if fields.verify ~= 'none' then call('ZREM', W .. ':checks', name) end
+  if project.verify ~= 'none' then call('ZREM', W .. ':checks', name) end
   return remove_holder(item, claimant, holders or call('HGET', W .. ':holders', item))
 end
 
@@ -61,30 +59,30 @@ end
 -- Ends a claim whose claimant did not keep it. The record of a verified project's claim is kept, and looked at as
 -- before: what was seeded may be verified late. Without a record of a tracker's, nothing is known against the claimant:
 -- only the item is given back.
-local function lapse(fields, name)
+local function lapse(name)
   local claim, record = read_claim(name)
   if not claim then
     release_lease(W .. ':out', name)
     return call('HDEL', W .. ':claims', name)
   end
   local item, claimant = string.match(name, '^(.*) (%S+)$')
-  end_claim(fields, item, claimant)
+  end_claim(item, claimant)
   if not record then
     give_back(item, claim)
     return count_work('repaired', '1')
   end
-  give_back(item, claim, fields.lapsed_to_redo == '1' and 'todo:redo' or nil)
-  call('HSET', W .. ':trust', claimant, math.max(1, math.floor(budget_of(fields, claimant) / 2)))
+  give_back(item, claim, project.lapsed_to_redo == '1' and 'todo:redo' or nil)
+  call('HSET', W .. ':trust', claimant, math.max(1, math.floor(budget_of(claimant) / 2)))
   call('ZADD', W .. ':lapsed', now_ms, name)
-  if fields.verify ~= 'none' then
+  if project.verify ~= 'none' then
     call('HSET', W .. ':lapsed:claims', name, record)
     call('ZADD', W .. ':checks', '0', name) -- next
   end
   count_work('lapsed', '1')
 end
 
-local function lapse_claims(fields, names)
+local function lapse_claims(names)
   check_types()
   for _, name in ipairs(names) do read_claim(name) end
-  for _, name in ipairs(names) do lapse(fields, name) end
+  for _, name in ipairs(names) do lapse(name) end
 end

@@ -8,7 +8,7 @@
 local P, call, now, room = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[4])
 local leases, minutes = P .. 'leases:outbox', P .. 'outbox'
 local MAX_CLOCK_SKEW = 3600 -- seconds that clocks of trackers may differ
---@ include lib/take_lease.lua
+--@ include lib/leases.lua
 
 local function is_leased(minute)
   local deadline = call('ZSCORE', leases, minute)

@@ -3,6 +3,6 @@
 -- ARGV[1]   an entry of `removing` (lib/removing.lua)
 -- Answer    1
 local P, call = KEYS[1], redis.call
---@ include lib/removing.lua
+--@ include lib/removed_users.lua
 note_removing(ARGV[1])
 return 1

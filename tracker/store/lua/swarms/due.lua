@@ -1,23 +1,15 @@
 #!lua flags=allow-oom
 -- due.lua: processes a slice of a due list. Reading a timeout key that has expired makes Redis delete it and publish
 -- its expiry at once; the peer is removed in the same call, so a tracker that dies here loses nothing.
--- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] when a download is a hit-and-run (hit_and_run_rules.lua)
--- ARGV[4]   grace after an outage (s)
--- ARGV[5]   the list's deadline (epoch s)   ARGV[6] first entry   ARGV[7] max entries   ARGV[8] max peers to remove
--- ARGV[9]   min timeout of an announce (s)   ARGV[10] what the store's clock should show (epoch s; '' unknown)
--- ARGV[11]  changes that the change feed keeps, about (0: none are recorded)
+-- ARGV[1..7] as in removal.lua
+-- ARGV[8]   the list's deadline (epoch s)   ARGV[9] first entry   ARGV[10] max entries   ARGV[11] max peers to remove
 -- Answer    { entries processed, peers removed, failures }; no entries: the list is done. It is deleted with its last
 --   entry
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
---@ include lib/hit_and_run_rules.lua
-local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
-local min_timeout, max_changes = tonumber(ARGV[9]), tonumber(ARGV[11])
---@ include lib/store_clock.lua
-local outage_from, outage_until, steady = current_outage(ARGV[10])
 --@ include lib/removal.lua
 
-local list, first = P .. 'due:' .. ARGV[5], tonumber(ARGV[6])
-local max_entries, max_removed = tonumber(ARGV[7]), tonumber(ARGV[8])
+local list, first = P .. 'due:' .. ARGV[8], tonumber(ARGV[9])
+local max_entries, max_removed = tonumber(ARGV[10]), tonumber(ARGV[11])
 local entries = call('LRANGE', list, first, first + max_entries - 1)
 local length, removed, failed = #entries, 0, 0
 local tids, pids, pidxs, timeouts = {}, {}, {}, {}
@@ -44,7 +36,7 @@ local function move_on(tid, pid, timeout)
 end
 
 -- Nearly all timeouts exist, as most peers have announced since. One command tells which.
-local alive, processed, name = length > 0 and call('MGET', unpack(timeouts)), 0, due_name(ARGV[5])
+local alive, processed, name = length > 0 and call('MGET', unpack(timeouts)), 0, due_name(ARGV[8])
 local silent, done = {}, {} -- torrents of peers without a timeout; timeouts processed, as a peer may be listed twice
 for i = 1, length do
   if not alive[i] then silent[#silent + 1] = tids[i] end

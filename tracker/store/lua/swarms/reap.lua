@@ -1,18 +1,9 @@
 #!lua flags=allow-oom
 -- reap.lua: removes peers whose timeout key is gone; several callers remove a peer only once.
--- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] when a download is a hit-and-run (hit_and_run_rules.lua)
--- ARGV[4]   grace after an outage (s)
--- ARGV[5]   what the store's clock should show (epoch s; '' unknown)
--- ARGV[6]   changes that the change feed keeps, about (0: none are recorded)
--- ARGV[7]   min timeout of an announce (s)
+-- ARGV[1..7] as in removal.lua
 -- ARGV[8..] pairs of torrent id (decimal) and peer id (40 hex digits)
 -- Answer    { peers removed, failures }
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
---@ include lib/hit_and_run_rules.lua
-local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
-local max_changes, min_timeout = tonumber(ARGV[6]), tonumber(ARGV[7])
---@ include lib/store_clock.lua
-local outage_from, outage_until, steady = current_outage(ARGV[5])
 --@ include lib/removal.lua
 
 -- Usually none is active: the caller that triggered the expiry event has already removed the peer.

@@ -1,26 +1,17 @@
 #!lua flags=allow-oom
 -- sweep.lua: visits swarms, at most `budget` members per call: removes members without a timeout and those who may not
 -- stay, and repairs what does not agree. Expiry events and due lists may be lost; the sweep does not depend on either.
--- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] when a download is a hit-and-run (hit_and_run_rules.lua)
--- ARGV[4]   grace after an outage (s)   ARGV[5] delete empty torrents after (s)   ARGV[6] budget (members)
--- ARGV[7]   where to go on in the first torrent ('' at its start)   ARGV[8] what the store's clock should show (epoch
---   s; '' unknown)
--- ARGV[9]   changes that the change feed keeps, about (0: none are recorded)
--- ARGV[10]  prefixes of denied clients (hex, between spaces)   ARGV[11] min timeout of an announce (s)
--- ARGV[12..] torrent ids
+-- ARGV[1..7] as in removal.lua   ARGV[8] delete empty torrents after (s)   ARGV[9] budget (members)
+-- ARGV[10]  where to go on in the first torrent ('' at its start)
+-- ARGV[11]  prefixes of denied clients (hex, between spaces)   ARGV[12..] torrent ids
 -- Answer    { torrents done, where to go on in the next, peers removed, repairs, torrents deleted, members seen,
 --   unlisted, torrents that failed, peers }; unlisted: what note_unlisted() finds. Nothing is listed here: memory may
 --   be full; peers: sums over swarms: seeders, leechers, slots in s4, l4, s6 and l6, seeders and leechers that joined
 --   over UDP, slots in sw and lw. A large swarm is in the sums of the call that visits the last of its members
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
---@ include lib/hit_and_run_rules.lua
-local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
-local forget_after, budget, max_changes, denied = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9]), ARGV[10]
-local min_timeout = tonumber(ARGV[11])
---@ include lib/store_clock.lua
-local outage_from, outage_until, steady = current_outage(ARGV[8])
+local forget_after, budget = tonumber(ARGV[8]), tonumber(ARGV[9])
 --@ include lib/removal.lua
---@ include lib/torrent_refusal.lua
+--@ include lib/refused_torrents.lua
 --@ include lib/barred_users.lua
 --@ include lib/denied_clients.lua
 --@ include swarms/recount.lua
@@ -29,7 +20,7 @@ local outage_from, outage_until, steady = current_outage(ARGV[8])
 
 -- Which peers may not stay in a swarm: those of a refused torrent, of a denied client, and of a disabled or deleted
 -- user.
-local is_client_denied, refused_torrents = new_client_check(denied), {}
+local is_client_denied, refused_torrents = new_client_check(ARGV[11]), {}
 
 -- The processes that had connections (`ws:processes`), and when each reported last. One that was killed says no goodbye
 -- for its connections; its peers that have no other endpoint time out within minutes.
@@ -269,7 +260,7 @@ local function visit(tid, position)
   return visit_slots(t, part, tonumber(rest))
 end
 
-local done, position = 0, ARGV[7]
+local done, position = 0, ARGV[10]
 for i = 12, #ARGV do
   local ok, go_on = pcall(visit, ARGV[i], position)
   save_removals()

@@ -8,7 +8,6 @@
 --   has another id, 'taken' when another torrent has the id, 'error' when a key is of a wrong type
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/registration.lua
---@ include lib/new_torrent_id.lua
 --@ include lib/names.lua
 --@ include lib/torrent_lists.lua
 --@ include lib/edits.lua

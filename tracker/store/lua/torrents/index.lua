@@ -5,7 +5,7 @@
 --           folded name. A torrent whose name has changed since is skipped: the program that changed it lists it
 -- Answer    how many failed
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
---@ include lib/info_hash_index.lua
+--@ include lib/registration.lua
 --@ include lib/unlisted.lua
 
 local function list(ih, tid, name, folded)

@@ -15,7 +15,7 @@ local P, call = KEYS[1], redis.call
 local now, interval, lease_for = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local wanted, by_waiting = tonumber(ARGV[4]), tonumber(ARGV[5])
 local scores, times, leases = P .. 'i:score', P .. 'i:processed', P .. 'leases:torrents'
---@ include lib/take_lease.lua
+--@ include lib/leases.lua
 
 local CANDIDATES, MAX_REPAIRED, MAX_PAGES, MAX_CLOCK_SKEW = 5, 100, 20, 3600
 local taken, chosen = {}, {}

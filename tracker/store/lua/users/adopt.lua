@@ -7,9 +7,8 @@
 --   positive number, or another user's; prefixes of clients listed; user id, name and listed name of
 --   each user whose name may have to be listed: only Python can compare them, because it folds names }
 local P, call = KEYS[1], redis.call
---@ include lib/adoption.lua
+--@ include lib/user_ids.lua
 --@ include lib/names.lua
---@ include lib/user_copies.lua
 
 local adopted, unusable, clients, names = {}, {}, {}, {}
 

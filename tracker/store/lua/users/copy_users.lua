@@ -5,7 +5,7 @@
 --   the user has not been here, and nothing is written); pairs of field and value, with -1 the user id
 -- Answer    1; 0 when the shard got other changes or one of these users meanwhile: nothing was written
 local P, call = KEYS[1], redis.call
---@ include lib/user_id_check.lua
+--@ include lib/user_ids.lua
 --@ include lib/removed_users.lua
 if (call('GET', P .. 'copied') or '0') ~= ARGV[1] then return 0 end
 

@@ -5,8 +5,7 @@
 -- ARGV[1]   user id   ARGV[2] passkey, '' to go on   ARGV[3] max torrents of each of the user's sets
 -- Answer    1 while there is more to delete; 2 while the user has peers; 0 when the user is deleted
 local P, call = KEYS[1], redis.call
---@ include lib/user_id_check.lua
---@ include lib/user_copies.lua
+--@ include lib/user_ids.lua
 --@ include lib/removed_users.lua
 local uid, passkey = ARGV[1], ARGV[2]
 local user, deleting = P .. 'u:' .. uid, P .. 'deleting'

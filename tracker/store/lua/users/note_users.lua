@@ -4,8 +4,7 @@
 -- ARGV      for each its passkey, and the digest of its row that was compared ('': none)
 -- Answer    how many were noted: those that fit into an announce URL
 local P, call = KEYS[1], redis.call
---@ include lib/adoption.lua
---@ include lib/user_copies.lua
+--@ include lib/user_ids.lua
 
 local function list(passkey)
   local uid = call('HGET', P .. 'user:' .. passkey, 'user_id')

@@ -3,9 +3,8 @@
 -- ARGV[1]   old passkey   ARGV[2] new passkey   ARGV[3] now (epoch s)
 -- Answer    the user id; '' when the new passkey is taken; false when there is no such user
 local P, call = KEYS[1], redis.call
---@ include lib/adoption.lua
+--@ include lib/user_ids.lua
 --@ include lib/edits.lua
---@ include lib/user_copies.lua
 local old, new = ARGV[1], ARGV[2]
 local uid = call('HGET', P .. 'user:' .. old, 'user_id')
 if not uid or uid == '' then return false end

@@ -11,7 +11,6 @@
 --   'deleting' a user with this id is being deleted, 'id' the holder of the passkey has an invalid id, 'error' a key is
 --   of a wrong type
 local P, call = KEYS[1], redis.call
---@ include lib/user_id_check.lua
 --@ include lib/user_ids.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua

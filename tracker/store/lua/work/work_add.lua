@@ -3,11 +3,9 @@
 -- ARGV[1]   project   ARGV[2] '1': also add what is done, again
 -- ARGV[3..] five each: item, queue ('todo', 'todo:secondary' or 'todo:redo'), claimants asked ('': all), copies, place
 -- Answer    the number of items added; nil when there is no such project
-local P, call, project = KEYS[1], redis.call, ARGV[1]
+local P, call = KEYS[1], redis.call
 --@ include lib/work_queues.lua
 
-local fields = read_project()
-if not fields then return nil end
 check_types()
 local names = {}
 for i = 3, #ARGV, 5 do
@@ -29,7 +27,7 @@ for i = 3, #ARGV, 5 do
   local item, copies, asked = ARGV[i], tonumber(ARGV[i + 3]), ARGV[i + 2] ~= '' and ARGV[i + 2] or nil
   if not is_known(item) then
     enqueue_item(item, ARGV[i + 1], ARGV[i + 4], asked)
-    if fields.kind == 'seeding' or copies > 1 then call('HSET', W .. ':wanted', item, copies) end
+    if project.kind == 'seeding' or copies > 1 then call('HSET', W .. ':wanted', item, copies) end
     added, copies_added = added + 1, copies_added + copies
   end
 end

@@ -10,29 +10,26 @@
 -- Answer    { 'claimed', name of the claim, its record (JSON), token, end of the lease (epoch ms) }; or { refusal,
 --   argument }: 'blocked', 'outdated' (min_version), 'budget', 'rate' (ms to wait), 'empty'; with several shards also
 --   { 'ask', items that have to be known }; nil when there is no such project
-local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
---@ include lib/take_lease.lua
+local P, call, now_ms = KEYS[1], redis.call, tonumber(ARGV[2])
+--@ include lib/leases.lua
 --@ include lib/work_queues.lua
---@ include lib/work_blocked.lua
 --@ include lib/work_budget.lua
 --@ include lib/work_outage.lua
 --@ include lib/work_torrents.lua
 
 -- Functions that few calls need are created when they are needed: each costs time.
-local function lapse_ended(row, ended)
+local function lapse_ended(ended)
   --@ include lib/work_claim_end.lua
-  lapse_claims(row, ended)
+  lapse_claims(ended)
 end
 
 local claimant = ARGV[3]
 local KEPT_OUT = 7 * 86400000 -- ms during which a torrent is not offered to who let a claim of it lapse
 local PAGE, MAX_OWN = 50, 1000 -- items of a queue that are read at once, and at its head
 
-local fields = read_project('budget', 'start_budget', 'per_minute', 'min_version', 'lease_seconds')
-if not fields then return nil end
 local blocked, has_more = is_blocked(claimant, ARGV[4], ARGV[5], W .. ':todo:d:' .. claimant, W .. ':released')
 if blocked then return { 'blocked' } end
-if fields.min_version ~= '' then
+if project.min_version ~= '' then
   -- Whether a version comes before `oldest`, compared byte by byte whatever the locale of the server.
   local function is_outdated(version, oldest)
     for i = 1, #oldest do
@@ -41,20 +38,20 @@ if fields.min_version ~= '' then
     end
     return false
   end
-  if is_outdated(ARGV[6], fields.min_version) then return { 'outdated', fields.min_version } end
+  if is_outdated(ARGV[6], project.min_version) then return { 'outdated', project.min_version } end
 end
 
 local held_by = W .. ':by:' .. claimant
 local clock, stored_rate = lease_clock(W .. ':rate')
 local ended = call('ZRANGEBYSCORE', W .. ':out', '-inf', clock, 'LIMIT', 0, ARGV[9])
 if #ended > 0 then
-  lapse_ended(fields, ended)
+  lapse_ended(ended)
   has_more = true -- an item may be in the own queue again
 end
 local held_count = call('ZCARD', held_by)
 local given_back = has_more and released_ms(claimant) or 0
 if held_count + given_back > 0 then
-  local left = budget_of(fields, claimant) - held_count
+  local left = budget_of(claimant) - held_count
   if left <= 0 then return { 'budget' } end
   if given_back > (left - 1) * RELEASED_MS then return { 'rate', math.ceil(given_back - (left - 1) * RELEASED_MS) } end
 end
@@ -63,7 +60,7 @@ end
 -- a minute later than any that claims can lead to was written by a wrong clock. Returns the ms to wait, or nil and the
 -- next time.
 local function rate()
-  local limit = tonumber(fields.per_minute) or 0
+  local limit = tonumber(project.per_minute) or 0
   if limit <= 0 then return nil end
   local burst = math.max(1, math.floor(limit / 10))
   local interval = math.ceil(60001000 / (limit - burst + 1)) / 1000 -- ms; `now_ms` may be up to 1 ms early
@@ -81,26 +78,25 @@ local facts = given_facts(12)
 local lapsed_at, torrent, account -- of the item that was looked at last
 
 local function is_kept_out(item, queue)
-  if fields.kind ~= 'seeding' and queue ~= 'todo:redo' then return false end
+  if project.kind ~= 'seeding' and queue ~= 'todo:redo' then return false end
   lapsed_at = tonumber(call('ZSCORE', W .. ':lapsed', item .. ' ' .. claimant) or '')
-  return lapsed_at and (fields.kind ~= 'seeding' or lapsed_at > now_ms - KEPT_OUT)
+  return lapsed_at and (project.kind ~= 'seeding' or lapsed_at > now_ms - KEPT_OUT)
 end
 
 -- The bytes that an item takes; nil for a torrent that the tracker does not serve. Sets `torrent`.
 local function size_of(item)
-  if fields.kind ~= 'seeding' then return 0 end
+  if project.kind ~= 'seeding' then return 0 end
   local fact = facts and facts[item]
   if fact and fact.unavailable then return nil end
   local registered = fact and fact.registered or call('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item)
   torrent = fact and fact.torrent or call('HMGET', P .. 't:' .. item, unpack(TORRENT_FIELDS))
   if not registered[1] or registered[2] or torrent[4] == '0' or torrent[4] == 'pending' then return nil end
-  if fields.verify == 'address' and torrent[5] == '1' then return nil end -- for users of this tracker only
+  if project.verify == 'address' and torrent[5] == '1' then return nil end -- for users of this tracker only
   return whole(torrent[3])
 end
 
 -- Whether a peer seeds the torrent at the claimant's endpoint, or has claimed it to do so.
 local function is_taken_there(item)
-  --@ include lib/work_record.lua
   local fact = facts and facts[item]
   if (fact and fact.kind or not fact and kind_at(item, ARGV[11])) == 's' then return true end
   for holder in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
@@ -112,8 +108,8 @@ end
 
 -- Whether the claimant seeds the torrent already: then a claim brings no seeder. Sets `account`.
 local function is_seeding(item)
-  if fields.kind ~= 'seeding' then return false end
-  if fields.verify == 'address' then return is_taken_there(item) end
+  if project.kind ~= 'seeding' then return false end
+  if project.verify == 'address' then return is_taken_there(item) end
   local tid = torrent[1] or ''
   account = facts and facts[item].account
     or call('HMGET', P .. 'u:' .. claimant .. ':t:' .. tid, unpack(ACCOUNT_FIELDS))
@@ -156,7 +152,7 @@ local function first_between(queue, from, till)
   while from < till do
     local page, items, copies, own = read_page(queue, from, from == 0 and 0 or from + PAGE - 1)
     if #items == 0 then return nil, 0 end
-    unknown = facts and fields.kind == 'seeding' and unknown_of(items, own)
+    unknown = facts and project.kind == 'seeding' and unknown_of(items, own)
     if unknown then return nil, 0 end
     for i, item in ipairs(items) do
       local size = not own[i] and size_of(item)
@@ -207,7 +203,7 @@ end
 local name = item .. ' ' .. claimant
 local asked = string.sub(queue, 1, 7) == 'todo:d:' and call('HGET', W .. ':asked', item) or nil
 local held = call('HGET', W .. ':holders', item)
-local others = fields.verify ~= 'address' and torrent and torrent[1] and (torrent[2] or '0')
+local others = project.verify ~= 'address' and torrent and torrent[1] and (torrent[2] or '0')
 account = account or {}
 if asked then check_queues(asked) end
 -- A failed command does not undo those before it: what was not read yet fails here if it is of a wrong type, or at the
@@ -215,8 +211,8 @@ if asked then check_queues(asked) end
 call('HLEN', W .. ':out:tokens')
 call('HLEN', W .. ':claims')
 if lapsed_at then call('HLEN', W .. ':lapsed:claims') end
-if fields.verify ~= 'none' then call('ZCARD', W .. ':checks') end
-local lease_ms = 1000 * (tonumber(fields.lease_seconds) or 1)
+if project.verify ~= 'none' then call('ZCARD', W .. ':checks') end
+local lease_ms = 1000 * (tonumber(project.lease_seconds) or 1)
 local token = take_lease(W .. ':out', name, decimal(clock + lease_ms))
 note_looks()
 local copies_left = whole(shared or '') - 1
@@ -242,7 +238,7 @@ end
 if others and not torrent[2] and not facts then
   call('HSET', P .. 't:' .. item, 'user_downloaded', '0') -- counted from now on
 end
-if fields.verify ~= 'none' then call('ZADD', W .. ':checks', decimal(clock), name) end
+if project.verify ~= 'none' then call('ZADD', W .. ':checks', decimal(clock), name) end
 if next_ms then call('SET', W .. ':rate', next_ms) end
 count_work('claimed', '1')
 return { 'claimed', name, record, token, decimal(now_ms + lease_ms) }

@@ -8,15 +8,12 @@
 -- ARGV[15]  the domains as they are stored in the project ('': none)
 -- Answer    'done', 'duplicate', 'blocked', 'unknown', 'stranger', 'unverified' or 'domains'; nil when there is no such
 --   project
-local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
+local P, call, now_ms = KEYS[1], redis.call, tonumber(ARGV[2])
 --@ include lib/work_claim_end.lua
---@ include lib/work_blocked.lua
 
 local claimant, item, verified = ARGV[3], ARGV[6], ARGV[11] == '1'
 local REFUSALS_KEPT = 1000
 
-local fields = read_project('domains', 'budget', 'start_budget')
-if not fields then return nil end
 
 if is_blocked(claimant, ARGV[4], ARGV[5]) then return 'blocked' end
 local name = item .. ' ' .. claimant
@@ -30,27 +27,27 @@ if not claim then
   lapsed = call('ZSCORE', W .. ':lapsed', name)
   queue, _, asked = queue_of(item)
   holders = call('HGET', W .. ':holders', item)
-  if not claim and fields.verify == 'none' and (queue or holders) then
-    local by_name = fields.kind == 'items' and fields.passkeys ~= '1'
+  if not claim and project.verify == 'none' and (queue or holders) then
+    local by_name = project.kind == 'items' and project.passkeys ~= '1'
     claim = (lapsed or by_name and ARGV[7] == '') and {}
   end
   if not claim then return (queue or holders or call('ZSCORE', W .. ':done', item)) and 'stranger' or 'unknown' end
 elseif not has_lease(W .. ':out', name, ARGV[7]) and ARGV[7] ~= '' then
   return 'stranger'
 end
-if fields.verify ~= 'none' and not verified then return 'unverified' end
+if project.verify ~= 'none' and not verified then return 'unverified' end
 
-if not verified and fields.domains ~= '' and fields.domains ~= ARGV[15] then
+if not verified and project.domains ~= '' and project.domains ~= ARGV[15] then
   check_types()
   call('ZCARD', W .. ':released')
   call('XLEN', W .. ':blocked:log')
   if held then
-    end_claim(fields, item, claimant)
+    end_claim(item, claimant)
     give_back(item, claim)
     note_released(claimant)
     count_work('released', '1')
   end
-  if fields.block_wrong_domains == '1' and ARGV[4] ~= '' then call('SADD', W .. ':blocked', ARGV[4]) end
+  if project.block_wrong_domains == '1' and ARGV[4] ~= '' then call('SADD', W .. ':blocked', ARGV[4]) end
   call('XADD', W .. ':blocked:log', 'MAXLEN', '~', REFUSALS_KEPT, '*', 'at', ARGV[2], 'what', 'wrong domains',
     'who', claimant, 'ip', ARGV[4], 'item', item, 'bytes', ARGV[14])
   return 'domains'
@@ -60,18 +57,18 @@ end
 -- first write, the entry of the log.
 for _, index in ipairs({ ':out', ':done', ':done:by' }) do call('ZCARD', W .. index) end
 holders = holders or call('HGET', W .. ':holders', item)
-local budget, budget_stored = budget_of(fields, claimant)
+local budget, budget_stored = budget_of(claimant)
 if held then
   budget = budget + 1
 elseif lapsed then
   budget = 2 * budget + 1 -- the lapse has halved it
 end
-budget = math.min(tonumber(fields.budget) or 1, budget)
+budget = math.min(tonumber(project.budget) or 1, budget)
 local last_holder = string.match(holders or '', '%S+$')
 local open -- whether a copy of the item is still wanted or out
 if held then
   open = claim.shared and call('HGET', W .. ':wanted', item) -- counted as long as the item is in a queue
-  if fields.verify ~= 'none' then call('ZCARD', W .. ':checks') end
+  if project.verify ~= 'none' then call('ZCARD', W .. ':checks') end
 else
   check_types()
   if asked then check_queues(asked) end
@@ -82,7 +79,7 @@ call('XADD', W .. ':log', '*', 'item', item, 'by', claimant, 'ip', ARGV[4], 'ua'
   'claimed', claim.at or '', 'late', held and '0' or '1')
 
 if held then
-  open = end_claim(fields, item, claimant, holders) > 0 or open
+  open = end_claim(item, claimant, holders) > 0 or open
 else
   call('ZREM', W .. ':lapsed', name)
   call('HDEL', W .. ':lapsed:claims', name)
@@ -92,7 +89,7 @@ else
   elseif queue then
     dequeue_item(item, queue, asked, true)
   elseif last_holder and not verified then -- who got the copy last need not go on
-    open = end_claim(fields, item, last_holder, holders) > 0
+    open = end_claim(item, last_holder, holders) > 0
   else -- another has this copy, or has finished it: then this is one more than was added
     count_work('added', '1')
   end

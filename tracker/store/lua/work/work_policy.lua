@@ -11,13 +11,12 @@
 --   need (lowest: neediest), queue or claimants asked, since when claimants are asked (epoch s; '': none are)
 -- Answer    for each change { info hash, copies before, copies now, queue or claimants asked ('': none), 1 if it left
 --   for a torrent shorter of seeders }; nil when there is no such seeding project
-local P, call, project = KEYS[1], redis.call, ARGV[1]
+local P, call = KEYS[1], redis.call
 local max_kept, dry = tonumber(ARGV[2]), ARGV[4] == '1'
 --@ include lib/work_queues.lua
 
-local project_fields = read_project('order')
-if not project_fields or project_fields.kind ~= 'seeding' then return nil end
-local in_random_order = project_fields.order ~= 'weakest'
+if project.kind ~= 'seeding' then return nil end
+local in_random_order = project.order ~= 'weakest'
 local needs_key, managed_key = W .. ':needs', W .. ':policy'
 local kept, taken_out = call('ZCARD', needs_key) + tonumber(ARGV[5]), tonumber(ARGV[6])
 local managed_count = call('HLEN', managed_key)

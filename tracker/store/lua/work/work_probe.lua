@@ -4,12 +4,10 @@
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] item   ARGV[4] claimant
 -- ARGV[5]   'confirmed', 'failed' or 'unknown'
 -- Answer    1 when the claim ended, else 0; nil when there is no such project
-local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
+local P, call, now_ms = KEYS[1], redis.call, tonumber(ARGV[2])
 --@ include lib/work_claim_end.lua
 
 local MAX_FAILURES = 2
-local fields = read_project()
-if not fields then return nil end
 local name = ARGV[3] .. ' ' .. ARGV[4]
 local claim, key = find_claim(name)
 if not claim then return 0 end
@@ -21,7 +19,7 @@ if whole(claim.failures) < MAX_FAILURES then
   call('HSET', key, name, cjson.encode(claim))
   return 0
 end
-if key == W .. ':claims' then lapse(fields, name) end
+if key == W .. ':claims' then lapse(name) end
 call('HDEL', W .. ':lapsed:claims', name)
 call('ZREM', W .. ':checks', name)
 return 1

@@ -4,10 +4,9 @@
 -- ARGV[3]   only those done before (epoch ms; '+inf': any time)
 -- ARGV[4..] items
 -- Answer    the number of items removed; nil when there is no such project
-local P, call, project = KEYS[1], redis.call, ARGV[1]
+local P, call = KEYS[1], redis.call
 --@ include lib/work_queues.lua
 
-if not read_project() then return nil end
 check_types()
 check_own_queues(unpack(ARGV, 4))
 

@@ -4,7 +4,7 @@
 -- is finished, and what was is still added.
 -- ARGV[1]   project   ARGV[2] max entries
 -- Answer    the number of entries added; nil when there is no such project
-local P, call, project = KEYS[1], redis.call, ARGV[1]
+local P, call = KEYS[1], redis.call
 --@ include lib/work_queues.lua
 
 local MONTHS = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 }
@@ -65,9 +65,7 @@ local CHART_KEPT = 400 * 86400 -- seconds after the last point
 local MAX_DOMAINS = 100
 local MAX_AT, MAX_BYTES = 253402300799999, 2 ^ 53 -- of an entry that something else wrote: the year 9999 (epoch ms)
 
-local fields = read_project('domains', 'ranked')
-if not fields then return nil end
-local after = fields.ranked ~= '' and '(' .. fields.ranked or '-'
+local after = project.ranked ~= '' and '(' .. project.ranked or '-'
 local entries = call('XRANGE', W .. ':log', after, '+', 'COUNT', ARGV[2])
 if #entries == 0 then return 0 end
 
@@ -123,7 +121,7 @@ end
 -- Where the project has no list of domains, claimants choose the names: then only the first MAX_DOMAINS are kept.
 local function add_to_domain(domain, bytes)
   local key = W .. ':domain_bytes'
-  if fields.domains == '' and redis.pcall('HEXISTS', key, domain) ~= 1 then
+  if project.domains == '' and redis.pcall('HEXISTS', key, domain) ~= 1 then
     local count = redis.pcall('HLEN', key)
     if type(count) ~= 'number' or count >= MAX_DOMAINS then return end
   end

@@ -5,12 +5,9 @@
 -- ARGV[4]   address   ARGV[5] its network ('': none)
 -- ARGV[6..] triples: item, claimant, token ('': not known)
 -- Answer    the number of claims that ended, -1 for a claimant who is blocked; nil when there is no such project
-local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
+local P, call, now_ms = KEYS[1], redis.call, tonumber(ARGV[2])
 --@ include lib/work_claim_end.lua
---@ include lib/work_blocked.lua
 
-local fields = read_project()
-if not fields then return nil end
 check_types()
 call('ZCARD', W .. ':released')
 for i = 6, #ARGV, 3 do
@@ -23,7 +20,7 @@ for i = 6, #ARGV, 3 do
   local name = item .. ' ' .. claimant
   local claim = (token == '' or has_lease(W .. ':out', name, token)) and read_claim(name)
   if claim then
-    end_claim(fields, item, claimant)
+    end_claim(item, claimant)
     give_back(item, claim)
     if ARGV[3] ~= '1' then note_released(claimant) end
     count_work('released', '1')

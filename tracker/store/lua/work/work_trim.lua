@@ -5,7 +5,7 @@
 -- ARGV[6..] months and weeks whose leaderboards are deleted (YYYY-MM, YYYY-Www)
 -- Answer    the largest number deleted of one key: ARGV[5] means that there may be more; nil when there is no such
 --   project
-local P, call, project = KEYS[1], redis.call, ARGV[1]
+local P, call = KEYS[1], redis.call
 local now_ms, max_deleted = tonumber(ARGV[2]), tonumber(ARGV[5])
 local keep_log, keep = tonumber(ARGV[3]), tonumber(ARGV[4])
 --@ include lib/work_project.lua
@@ -29,18 +29,16 @@ local function first_undrained(log)
     if not first or is_earlier(id, first) then first = id end
   end
   for _, group in ipairs(call('XINFO', 'GROUPS', log)) do
-    local fields = {}
-    for i = 1, #group, 2 do fields[group[i]] = group[i + 1] end
-    note(fields['last-delivered-id'])
-    local pending = call('XPENDING', log, fields.name)
+    local row = {}
+    for i = 1, #group, 2 do row[group[i]] = group[i + 1] end
+    note(row['last-delivered-id'])
+    local pending = call('XPENDING', log, row.name)
     if pending[2] then note(pending[2]) end
   end
   return first
 end
 
 local KEPT_OUT = 7 * 86400000 -- ms, as in work_claim.lua
-local fields = read_project()
-if not fields then return nil end
 local most = 0
 
 -- Deletes members of a ZSET with a score up to `till`, and what is beyond `max` members, the lowest first.
@@ -56,11 +54,11 @@ local function trim_index(index, till, max, record)
   most = math.max(most, #old)
 end
 
-local days = tonumber(fields.keep_done_days) or 0
+local days = tonumber(project.keep_done_days) or 0
 local done_till = days > 0 and now_ms - days * 86400000 or nil
 trim_index(':done', done_till)
 trim_index(':done:by', done_till)
-trim_index(':lapsed', fields.kind == 'seeding' and now_ms - KEPT_OUT or nil, keep, ':lapsed:claims')
+trim_index(':lapsed', project.kind == 'seeding' and now_ms - KEPT_OUT or nil, keep, ':lapsed:claims')
 
 -- Trust of claimants who have nothing to lose: they never finished an item, and have no claim.
 local excess = math.min(call('HLEN', W .. ':trust') - keep, max_deleted)
@@ -79,7 +77,7 @@ if beyond > 0 then
   local first_kept = oldest[#oldest][1]
   local undrained = first_undrained(log)
   if undrained and is_earlier(undrained, first_kept) then first_kept = undrained end
-  local ranked = fields.ranked ~= '' and fields.ranked or '0-0'
+  local ranked = project.ranked ~= '' and project.ranked or '0-0'
   if is_earlier(ranked, first_kept) then first_kept = ranked end
   most = math.max(most, call('XTRIM', log, 'MINID', '=', first_kept))
 end

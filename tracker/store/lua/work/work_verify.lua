@@ -11,7 +11,7 @@
 -- Answer    a list for each claim: name, '1' when it is done, else '0', seconds verified, seconds missing, bytes
 --   uploaded; where it is to be probed, also the endpoint of the seeder ('': not found). With several shards, the first
 --   call returns { 'ask', and for each claim what work_facts.lua takes }. nil when there is no such project
-local P, call, project = KEYS[1], redis.call, ARGV[1]
+local P, call = KEYS[1], redis.call
 local now_ms, alone = tonumber(ARGV[2]), ARGV[7] ~= '' and ARGV[7] or nil
 --@ include lib/work_project.lua
 --@ include lib/work_outage.lua
@@ -43,20 +43,17 @@ local function presence_at_address(claim, kind, announced)
     left = kind == 's' and '0' or '', till = 0, online = kind ~= nil, mark = announced or claim.mark,
   }
 end
---@ include lib/work_record.lua
 
 local PROBE_EVERY = 86400000 -- ms
 local STALLED = 86400000 -- ms without progress after which a download is no sign of life
 local DOWNLOAD_RATE = 100 -- bytes per ms: a claim lasts as much longer as its download takes at this rate
 
-local fields = read_project()
-if not fields then return nil end
-if fields.verify == 'none' then return {} end
+if project.verify == 'none' then return {} end
 call('ZCARD', W .. ':out')
 call('HLEN', W .. ':claims')
 call('HLEN', W .. ':lapsed:claims')
 local clock, facts = lease_clock(), given_facts(9)
-local by_address = fields.verify == 'address'
+local by_address = project.verify == 'address'
 -- Nothing counts before the claimant was seen to seed, not even where no time is asked for.
 local needed = math.max(1, 3600 * whole_field(call('HGET', W, 'seed_hours') or '24'))
 
@@ -83,7 +80,7 @@ end
 
 -- Until the claimant is first seen, the lease is unchanged.
 local function renew_lease(name, claim, size)
-  local ends, days = tonumber(call('ZSCORE', W .. ':out', name)), whole(fields.claim_days)
+  local ends, days = tonumber(call('ZSCORE', W .. ':out', name)), whole(project.claim_days)
   if claim.alive then ends = whole(claim.alive) + 1000 * tonumber(ARGV[3]) end
   if days > 0 then
     ends = math.min(ends, whole(claim.at) - whole(claim.outage) + days * 86400000 + size / DOWNLOAD_RATE)
@@ -100,7 +97,7 @@ local function bytes_uploaded(claim, seen, downloaded_by_all)
 end
 
 -- Whether connections to peers are part of the verification.
-local probes = ARGV[8] ~= '' and (fields.verify == 'handshake' or fields.verify == 'piece')
+local probes = ARGV[8] ~= '' and (project.verify == 'handshake' or project.verify == 'piece')
 local probes_left = tonumber(ARGV[8]) or 0
 
 local function is_probe_due(claim)
