@@ -81,9 +81,9 @@ BEYOND: dict[str, str] = {
     "due": "addresses changed changes due:* gap groups heartbeat i:* i:empty i:hnr i:hnr_pending "
     "i:leechers i:processed i:score i:seeders i:snatches p:*:torrents stats:* sweeping u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
-    "edit": "changes edits i:name i:seeders i:torrent_* removing:torrents",
-    "edit_user": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_name once:* "
-    "removing u:* u:*:active user:* user_id users",
+    "edit": "changes edits i:* i:name i:seeders removing:torrents",
+    "edit_user": "changes copies copies:rows copies:version deleting edits groups i:* i:user_name once:* removing "
+    "u:* u:*:active user:* user_id users",
     "end_removal": "deleting groups removing removing:torrents u:* u:*:active user:*",
     "enqueue": "job job:* lease q q:*: q:*:limits",
     "enqueue_slot": "job job:* lease q q:*: q:*:limits q:*:slot",
@@ -106,7 +106,7 @@ BEYOND: dict[str, str] = {
     "purge": "job job:* lease q q:*: q:*:limits",
     "raise_torrent_id": "torrent_id",
     "rank_hit_and_runs": "changed groups i:hnr u:* u:*:hnr u:*:t:* user:*",
-    "rank_torrents": "i:seeders i:torrent_*",
+    "rank_torrents": "i:* i:seeders",
     "read_torrents": "i:score",
     "register": "addresses copies copies:rows copies:version deleting dht:peers:* dht:peers:*:6 i:* i:dht i:empty "
     "i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: "
@@ -117,7 +117,7 @@ BEYOND: dict[str, str] = {
     "remember_peers": "deleting u:*",
     "record_updates": "changes u:*:t:* updated",
     "read_users": "u:* user:* users",
-    "rank_users": "i:user_* u:* user:* users",
+    "rank_users": "i:* u:* user:* users",
     "reap": "addresses changed changes due:* gap groups heartbeat i:* i:empty i:hnr i:hnr_pending "
     "i:leechers i:processed i:score i:seeders i:snatches p:*:torrents stats:* sweeping u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
@@ -131,15 +131,15 @@ BEYOND: dict[str, str] = {
     "rotate_user": "copies copies:rows copies:version changes deleting edits u:* user:* user_id users",
     "save_cursor": "job:* lease q:*:running",
     "save_group": "groups",
-    "save_users": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_name once:* "
-    "removing u:* u:*:active user:* user_id users",
+    "save_users": "changes copies copies:rows copies:version deleting edits groups i:* i:user_name once:* removing "
+    "u:* u:*:active user:* user_id users",
     "score": "i:processed i:score lease leases:torrents",
     "scrape": "user:*",
     "set_rule": "changes copies copies:rows copies:version download_multiplier edits upload_multiplier user:*",
     "session": "admin:session:* admin:token:* admin:tokens",
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all i:client:joins:all unlisted_clients",
-    "sum_users": "i:hnr i:user_* u:*",
+    "sum_users": "i:* i:hnr u:*",
     "sweep": "addresses changed changes deleting denied dht:peers:* dht:peers:*:6 due:* gap groups heartbeat "
     "i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed i:score "
     "i:seeders i:snatches i:torrent_* i:unique:torrents: p:*:torrents removing:torrents stats:* "

@@ -32,7 +32,8 @@ async def test_the_scripts_name_the_same_periods(store: Store) -> None:
     days = [int(day) + near for day in years for near in (-4, -3, -2, -1, 0, 1, 2, 3, 4, 58, 59, 60)]
     days = [day for day in [*days, *(chance.randrange(2_000_000) for _ in range(2000))] if day >= 0]
     script = (_LUA / "work/work_rank.lua").read_text("utf-8")
-    fragment = script[script.index("local MONTHS") : script.index("-- The leaderboards")]
+    fragment = (_LUA / "lib/calendar.lua").read_text("utf-8")
+    fragment += script[script.index("-- The UTC month") : script.index("-- The leaderboards")]
     found = await store.redis.eval(
         f"{fragment}local found = {{}} for i, day in ipairs(ARGV) do found[i] = periods_of(tonumber(day)) end "
         "return found",

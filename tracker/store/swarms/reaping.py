@@ -142,7 +142,7 @@ class Reaping(Part):
     def _rules_now(self) -> list[str | bytes | int | float]:
         """The first arguments of the scripts that remove peers (removal.lua)."""
         rules, now = self._rules.current, int(self._clock())
-        head = [now, rules.memory, rules.packed_hit_and_run, rules.grace, rules.min_timeout]
+        head = (now, rules.memory, rules.packed_hit_and_run, rules.grace, rules.min_timeout)
         return [*head, self._store_clock.expected, rules.max_changes]
 
     async def reap(self, peers: Sequence[tuple[str, str]]) -> int:

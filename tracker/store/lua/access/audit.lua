@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- audit.lua: adds an entry to the audit log, or further entries of one, also in a full store, and deletes the oldest
--- ones.
+-- audit.lua: adds an entry to the audit log, or further entries of one, also in a full store; deletes the oldest ones.
 -- ARGV[1]   max entries   ARGV[2] max further entries   ARGV[3] how long entries are kept (s)
 -- ARGV[4]   the id of the entry; empty: it is added   ARGV[5] its objects   ARGV[6] its counts
 -- ARGV[7]   how many further entries   ARGV[8..] the objects of each, the newest first

@@ -2,8 +2,7 @@
 -- session.lua: reads a session of the dashboard together with its token.
 -- ARGV[1]   SHA-256 of the session's secret   ARGV[2] fields of the token, separated by spaces
 -- ARGV[3..] fields of the session
--- Answer    the values of the session's fields; for a session with a token also those of the token's fields, and its
---   last use
+-- Answer    the values of the session's fields; if it has a token, also those of the token's fields, and its last use
 local P, call, names = KEYS[1], redis.call, {}
 local session = P .. 'admin:session:' .. ARGV[1]
 local row, token = call('HMGET', session, unpack(ARGV, 3)), call('HGET', session, 'token')

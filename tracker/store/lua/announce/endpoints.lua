@@ -132,7 +132,7 @@ end
 -- Removes a peer from the swarm. `endpoints` are those whose entries are to be removed too.
 function drop_holder(t, holder, endpoints)
   leave_swarm(t, holder.pid, holder.pidx, holder.left, holder.paused, holder.n4, holder.n6, endpoints)
-  feed.record_removal('replaced', t, holder.pidx, holder.uid, holder.left)
+  feed.record_peer('replaced', t, holder.pidx, holder.uid, holder.left)
   local timeout = P .. 'ptimeout:' .. t.tid .. ':' .. holder.pidx
   if is_remembered(holder.uid) then
     deactivate_peer(holder.at)

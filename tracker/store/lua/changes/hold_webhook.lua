@@ -1,8 +1,7 @@
 #!lua flags=allow-oom
 -- hold_webhook.lua: takes or extends the lease to deliver changes to a URL, and writes the state of its deliveries.
 -- ARGV[1]   id of the URL   ARGV[2] the caller's token   ARGV[3] now (epoch s)   ARGV[4] how long the lease lasts (s)
--- ARGV[5]   how long the state is kept (s)
--- ARGV[6..] pairs of field and value to write
+-- ARGV[5]   how long the state is kept (s)   ARGV[6..] pairs of field and value to write
 -- Answer    the state as a flat list of fields and values; nil if another caller has the lease, or if the caller has
 --   pairs to write and another one had the lease since it took it: then nothing changed
 local P, call = KEYS[1], redis.call

@@ -21,11 +21,8 @@ local function record(tid, pidx, uid)
   local v = call('HMGET', P .. 'p:' .. tid .. ':' .. pidx, 'active', 'user_id', 'left')
   local t, active = find_torrent(tid), v[1] == '1'
   if not t or not active and uid == '' then return end
-  local peer = active and feed.peer(tid, pidx) or {}
-  uid = active and v[2] or uid
-  local totals = uid ~= '' and feed.totals(uid, tid)
-    or { uploaded = peer.uploaded, downloaded = peer.downloaded, seed_time = '0' }
-  feed.record('updated', t, uid, active and v[3] or '', totals, peer)
+  if active then return feed.record_peer('updated', t, pidx, v[2] or uid, v[3]) end
+  feed.record('updated', t, uid, '', feed.totals(uid, tid), {})
 end
 
 local noted = call('SPOP', P .. 'updated', ARGV[2])

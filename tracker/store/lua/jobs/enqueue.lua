@@ -1,9 +1,8 @@
 #!lua
 -- enqueue.lua: adds jobs to a queue; a payload that waits or runs there already stays one job.
--- ARGV[1]   now (epoch ms)         ARGV[2] max jobs that may wait in the queue    ARGV[3] queue
--- ARGV[4]   priority (-10 to 10)   ARGV[5] 1: even if the queue has another
--- ARGV[6]   run after (epoch ms; '': now)   ARGV[7] deadline (epoch ms; '': none)   ARGV[8] max retries
--- ARGV[9..] pairs of fingerprint and payload (JSON)
+-- ARGV[1]   now (epoch ms)   ARGV[2] max jobs that may wait in the queue   ARGV[3] queue   ARGV[4] priority (-10 to 10)
+-- ARGV[5]   1: even if the queue has another   ARGV[6] run after (epoch ms; '': now)
+-- ARGV[7]   deadline (epoch ms; '': none)   ARGV[8] max retries   ARGV[9..] pairs of fingerprint and payload (JSON)
 -- Answer    pairs of id and 1 when it is new; an empty id for each job that the queue has no room for
 local P, call, now, max_waiting = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
 --@ include lib/queue.lua

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- extend.lua: extends the leases of jobs that still run.
--- ARGV[1]   end of the leases (epoch ms)
--- ARGV[2..] triples: queue, id, token
+-- ARGV[1]   end of the leases (epoch ms)   ARGV[2..] triples: queue, id, token
 -- Answer    for each 1, or 0 when another worker has the job now
 local P, call = KEYS[1], redis.call
 --@ include lib/leases.lua

@@ -1,6 +1,5 @@
 #!lua
--- hold_lease.lua: takes, extends or releases the right to do something that one tracker does, such as to run a node of
--- the DHT.
+-- hold_lease.lua: takes, extends or releases the right to do what one tracker does, such as to run a node of the DHT.
 -- ARGV[1]   kind   ARGV[2] name   ARGV[3] the caller's token   ARGV[4] now (epoch s)
 -- ARGV[5]   for how long (s); 0 to release it
 -- Answer    how many leases of the kind have not ended; 0 if another tracker has this one, or it is released

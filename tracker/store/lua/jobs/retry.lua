@@ -1,8 +1,7 @@
 #!lua
 -- retry.lua: runs a failed job again with all of its retries, or a job that waits to retry at once.
 -- ARGV[1]   now (epoch ms)   ARGV[2] id
--- Answer    'pending' when it is done; else its status, unchanged; 'unknown'; or the id of the same job, which waits or
---   runs
+-- Answer    'pending' when it is done; else its status, unchanged; 'unknown'; or the id of the same job in the queue
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/queue.lua
 

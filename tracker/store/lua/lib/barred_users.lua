@@ -1,5 +1,4 @@
--- barred_users.lua: which users may have no peers: disabled and deleted ones, and those of a group that may not
--- announce.
+-- barred_users.lua: users who may have no peers: disabled and deleted ones, and those whose group may not announce.
 --
 -- A site may have replaced a passkey whose row is missing (docs/private.md), so that alone bars no user: if the user
 -- was deleted, the peers time out.

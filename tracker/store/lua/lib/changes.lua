@@ -30,8 +30,7 @@ function feed.record(change, t, uid, left, totals, peer)
     'peer_downloaded', number(peer.downloaded))
 end
 
--- The torrent became a hit-and-run of the user, is about to, or is none any more. An account knows its torrent by id
--- only.
+-- The torrent became a hit-and-run of the user, is about to, or is none any more. An account has only the torrent's id.
 function feed.record_hit_and_run(change, a)
   if max_changes == 0 then return end
   local ih = redis.pcall('GET', P .. 'torrent_id:' .. a.tid)
@@ -56,8 +55,8 @@ function feed.peer(tid, pidx)
     agent = v[5] or '' }
 end
 
--- A peer left by no announce of its own. Its hash still exists.
-function feed.record_removal(change, t, pidx, uid, left)
+-- A change of a peer by no announce of its own. Its hash still exists.
+function feed.record_peer(change, t, pidx, uid, left)
   if max_changes == 0 then return end
   local peer = feed.peer(t.tid, pidx)
   local totals = uid ~= '' and feed.totals(uid, t.tid)

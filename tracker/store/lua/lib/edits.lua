@@ -5,8 +5,7 @@
 local MAX_EDITS = 100000
 local has_feed = string.find(P, ':{%d+%l+}:$') or string.find(P, ':{main}:$') or call('EXISTS', P .. 'changes') == 1
 
--- Of a user or of a torrent; the other is ''. All entries have the same fields: the server stores their names once for
--- many entries.
+-- Of a user or of a torrent; the other is ''. All entries have the same fields, whose names the server stores once.
 local function record_edit(uid, ih)
   if has_feed then redis.pcall('XADD', P .. 'edits', 'MAXLEN', '~', MAX_EDITS, '*', 'user_id', uid, 'info_hash', ih) end
 end

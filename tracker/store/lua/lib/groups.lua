@@ -1,5 +1,4 @@
--- groups.lua: the groups of users, as JSON in `t:groups`: by id, the fields that are set, as stored; and `hidden`, text
--- of removed_users.lua.
+-- groups.lua: groups of users, as JSON in `t:groups`: by id, the fields that are set; and `hidden` (removed_users.lua).
 
 -- The fields of a group, or the text; nil when there is none. `text`: the groups, if they have been read.
 local find_group

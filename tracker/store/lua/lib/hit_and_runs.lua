@@ -67,8 +67,7 @@ local function is_exempt(a)
   return v[1] == '1' or group and group.hnr_exempt == '1'
 end
 
--- Downloads that an operator has forgiven do not count. `a.passkey` is known of a user who has announced the torrent,
--- where it counts.
+-- Forgiven downloads do not count. `a.passkey` is known of a user who has announced the torrent, where it counts.
 function is_hit_and_run(a)
   if a.downloaded <= hnr_min or is_settled(a) then return false end
   local v = call('HMGET', P .. 'u:' .. a.uid .. ':t:' .. a.tid, 'forgiven', 'immune')

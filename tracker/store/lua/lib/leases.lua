@@ -19,14 +19,12 @@ local function leases_beyond(set, latest, max)
   return call('ZRANGEBYSCORE', set, string.format('(%.0f', latest), '+inf', 'LIMIT', 0, max)
 end
 
--- The latest end of a lease that begins now, with clocks of trackers that differ: of two trackers, the one whose clock
--- is ahead keeps a lease.
+-- The latest end of a lease that begins now. Clocks of trackers differ: the one whose clock is ahead keeps a lease.
 local function latest_end(at, seconds)
   return at + seconds + 3600
 end
 
--- Takes or extends a lease under the holder's own token, and forgets some that ended long ago. False: another holder
--- has it.
+-- Takes or extends a lease under the holder's own token, and forgets a few old ones. False: another holder has it.
 local function hold_lease(set, id, token, at, seconds)
   local ends = tonumber(call('ZSCORE', set, id) or '0')
   if ends > at and ends <= latest_end(at, seconds) and not has_lease(set, id, token) then return false end
@@ -36,8 +34,7 @@ local function hold_lease(set, id, token, at, seconds)
   return true
 end
 
--- A lease under a new token. Tokens grow, and include the deadline, because a store that lost its last second reissues
--- counters.
+-- A lease under a new token. A store that lost its last second reissues counters, so tokens include the deadline.
 local function take_lease(set, id, deadline)
   local token = string.format('%.0f-%s', call('INCR', P .. 'lease'), deadline)
   call('ZADD', set, deadline, id)

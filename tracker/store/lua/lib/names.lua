@@ -22,3 +22,8 @@ local function list_name(key, index, id, folded)
   end
   index_name(index, id, listed, folded)
 end
+
+-- The same if the stored name, up to MAX_NAME_BYTES, is still the one that was folded.
+local function list_if_unchanged(key, index, id, name, folded)
+  if string.sub(call('HGET', key, 'name') or '', 1, MAX_NAME_BYTES) == name then list_name(key, index, id, folded) end
+end

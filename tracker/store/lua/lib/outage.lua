@@ -1,5 +1,4 @@
--- outage.lua: the last interruption of the trackers' time: an outage, when no tracker answered, or a step of the clock.
--- Needs `now`.
+-- outage.lua: the last interruption: an outage, when no tracker answered, or a step of the clock. Needs `now`.
 --
 -- `heartbeat` holds when a tracker last ran (epoch s). `gap` holds the last interruption, 'from until ahead back': what
 -- the clock showed before and after it (epoch s), and of all interruptions, by how much the clock has run ahead of the

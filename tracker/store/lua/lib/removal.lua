@@ -37,7 +37,7 @@ local function remove_peer(tid, pid, pidx, p, change, decide)
     return 0
   end
   leave_swarm(t, pid or to_raw(pidx), pidx, p[2], p[3], p[6], p[7], p[8])
-  feed.record_removal(change, t, pidx, p[5] or '', p[2])
+  feed.record_peer(change, t, pidx, p[5] or '', p[2])
   if is_remembered(p[5]) then deactivate_peer(key) else deleted_peers[#deleted_peers + 1] = key end
   if p[5] then end_activity_of(p[5], tid, decide, p[4]) end
   return 1

@@ -1,5 +1,4 @@
--- rules.lua: the rules of a multiplier, such as `2 1790000000 donor, 1.5 group`: the value, the end (epoch s) and the
--- name of each.
+-- rules.lua: the rules of a multiplier, such as `2 1790000000 donor, 1.5 group`: value, end (epoch s) and name of each.
 local MAX_RULES, MAX_RULES_BYTES = 8, 255
 
 -- Value, end (nil: never) and name of a rule; nil for text of another form, which a site may have written.

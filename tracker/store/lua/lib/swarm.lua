@@ -2,29 +2,7 @@
 -- are checked. Needs `memory` (seconds that the hash of an inactive peer of a user is kept; 0: it is deleted, as an
 -- anonymous peer's hash always is).
 --@ include lib/addresses.lua
-
--- Peer ids (20 bytes) to and from hex. One format() for all bytes takes half as long again.
-local to_hex
-do
-local hex_of = setmetatable({}, { __index = function(known, number)
-  known[number] = string.format('%02x', number)
-  return known[number]
-end })
-function to_hex(id)
-  local hex, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t = hex_of, string.byte(id, 1, 20)
-  return hex[a] .. hex[b] .. hex[c] .. hex[d] .. hex[e] .. hex[f] .. hex[g] .. hex[h] .. hex[i] .. hex[j] .. hex[k]
-    .. hex[l] .. hex[m] .. hex[n] .. hex[o] .. hex[p] .. hex[q] .. hex[r] .. hex[s] .. hex[t]
-end
-end
-
-local function to_raw(idx)
-  if #idx == 40 then
-    return struct.pack('>I4I4I4I4I4', tonumber(string.sub(idx, 1, 8), 16), tonumber(string.sub(idx, 9, 16), 16),
-      tonumber(string.sub(idx, 17, 24), 16), tonumber(string.sub(idx, 25, 32), 16),
-      tonumber(string.sub(idx, 33, 40), 16))
-  end
-  return (string.gsub(idx, '..', function(digits) return string.char(tonumber(digits, 16)) end))
-end
+--@ include lib/hex.lua
 
 -- s: seeder; l: leecher, partial seeds included.
 local function kind_of(left, paused)
@@ -115,8 +93,7 @@ local function read_ids(ids, slot, last)
   return both:sub(1, 20), both:sub(-20)
 end
 
--- Removes a slot by moving the last one into it. A slot that holds another peer is left as it is: the sweep repairs
--- that swarm.
+-- Removes a slot by moving the last one into it. A slot that holds another peer stays: the sweep repairs the swarm.
 local function remove_slot(t, kind, family, slot, pid)
   local name, size = kind .. family, family == '4' and 6 or family == '6' and 18 or sockets.BYTES
   local key, last = t.arrays .. name, t[name] - 1

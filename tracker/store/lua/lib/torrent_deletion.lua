@@ -1,31 +1,17 @@
 -- torrent_deletion.lua: deletes a torrent with all its keys, unique users included. Needs `now`. Markers of single
 -- addresses stay: no list names them, and they expire.
+--@ include lib/calendar.lua
 --@ include lib/registration.lua
 --@ include lib/names.lua
 
 local PLACES_PER_CALL, MONTHS_KEPT = 25, 13
 local period_suffixes
 
--- The number of the current month (UTC), counted from year 0.
-local function month_number()
-  local days, year = math.floor(now / 86400), 1970
-  local function length() return year % 4 == 0 and (year % 100 ~= 0 or year % 400 == 0) and 366 or 365 end
-  while days >= length() do
-    days, year = days - length(), year + 1
-  end
-  local month = 0
-  for _, days_of_month in ipairs({ 31, length() - 337, 31, 30, 31, 30, 31, 31, 30, 31, 30 }) do
-    if days < days_of_month then break end
-    days, month = days - days_of_month, month + 1
-  end
-  return year * 12 + month
-end
-
--- The suffixes of a metric's keys: none, and each month that is kept. The next month is included, as a clock may be
--- ahead.
+-- The suffixes of a metric's keys: none, the months that are kept, and the next one, as a clock may be ahead.
 local function suffixes()
   if period_suffixes then return period_suffixes end
-  local made, this = { '' }, month_number()
+  local made, year, month = { '' }, month_of(math.floor(now / 86400))
+  local this = 12 * year + month - 1
   for number = this + 1, this - MONTHS_KEPT, -1 do
     made[#made + 1] = string.format('.%04d-%02d', math.floor(number / 12), number % 12 + 1)
   end
@@ -77,7 +63,7 @@ end
 -- Deletes an empty torrent. Returns false when another call has to delete the rest.
 local function delete_torrent(t)
   if not delete_unique_users(t.ih) then return false end
-  list_name(P .. 't:' .. t.ih, P .. 'i:name', t.ih, '')
+  list_name(t.key, P .. 'i:name', t.ih, '')
   call('UNLINK', P .. 'info_hash:' .. t.ih, t.key, P .. 'tpeers:' .. t.ih, P .. 'addresses:' .. t.ih,
     P .. 'dht:peers:' .. t.ih, P .. 'dht:peers:' .. t.ih .. ':6')
   if t.tid then release_torrent_id(t) end

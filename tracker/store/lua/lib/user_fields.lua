@@ -1,15 +1,12 @@
--- user_fields.lua: the fields of a user that a program sets: reads them from an argument, and writes them.
+-- user_fields.lua: writes the fields of a user that a program sets.
+--
+-- A user is a table as fields.py packs it, as JSON: id or '', passkey or '', `random`: the passkey for a user who has
+-- none, `folded`: the folded name if a name is among the fields. Then the fields with their values, '' to delete one:
+-- rights (of `user:<passkey>`), profile and totals (of `u:<uid>`); and `adds`, what to add to totals.
 --@ include lib/names.lua
 --@ include lib/user_lists.lua
 --@ include lib/user_copies.lua
 --@ include lib/removed_users.lua
-
--- A user as fields.py packs one, as JSON: id or '', passkey or '', `random`: the passkey for a user who has none,
--- `folded`: the folded name if a name is among the fields. Then the fields with their values, '' to delete one: rights
--- (of `user:<passkey>`), profile and totals (of `u:<uid>`); and `adds`, what to add to totals.
-local function read_user(argument)
-  return cjson.decode(argument)
-end
 
 -- What is stored of a user before fields are written: passkey, listed name, uploaded, downloaded. Fails, before the
 -- first write, when the key is of a wrong type.
@@ -30,23 +27,23 @@ local function set_fields(key, fields)
   if #cleared > 0 then call('HDEL', key, unpack(cleared)) end
 end
 
--- Also notes the rights for write_user_lists(), and has the peers of a user who may not announce removed; `uid` is nil
--- or false if the passkey is not listed as that of a user.
-local function write_rights(passkey, user, uid)
-  set_fields(P .. 'user:' .. passkey, user.rights)
-  for right in pairs(STATES) do
-    if uid and user.rights[right] then note_right(uid, right, user.rights[right]) end
-  end
-  if uid then note_if_refused(uid, user.rights.enabled, user.rights.group) end
-  if uid and user.rights.visible then hide_user(uid, user.rights.visible == '0') end
+-- Also notes the rights for write_index_entries(), and has the peers of a user who may not announce removed; `uid` is
+-- nil or false if the passkey is not listed as that of a user.
+local function write_rights(passkey, rights, uid)
+  set_fields(P .. 'user:' .. passkey, rights)
   note_copy(passkey)
+  if not uid then return end
+  if rights.enabled then note_entry('user_disabled', uid, rights.enabled == '0' and uid) end
+  if rights.can_leech then note_entry('user_blocked', uid, rights.can_leech == '0' and uid) end
+  note_if_refused(uid, rights.enabled, rights.group)
+  if rights.visible then hide_user(uid, rights.visible == '0') end
 end
 
 -- What adding makes of the user's totals. With several shards it goes into the base: the part that is in no shard.
 local function add_to_totals(uid, adds, fields, totals)
   for name, more in pairs(adds) do
     local v = call('HMGET', P .. 'u:' .. uid, name, 'base_' .. name)
-    local held = total_of(v[1])
+    local held = stored_number(v[1]) or 0
     local sum = math.max(0, math.min(9007199254740991, held + tonumber(more)))
     totals[name] = string.format('%.0f', sum)
     fields[name] = totals[name]
@@ -64,7 +61,7 @@ local function is_first(once, row)
   return first
 end
 
--- Writes the fields of `u:<uid>`, lists the name, and notes the totals for write_user_lists(). `before` is what
+-- Writes the fields of `u:<uid>`, lists the name, and notes the totals for write_index_entries(). `before` is what
 -- stored_user() has read. Totals of a new user are the part that is in no shard; of another, sum_users.lua finds it.
 local function write_account(uid, user, before, with_totals, is_new)
   local fields, totals = user.profile, with_totals and user.totals or {}

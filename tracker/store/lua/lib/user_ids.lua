@@ -1,5 +1,4 @@
--- user_ids.lua: ids of users: whether one is valid and free, the last one that was given out, and the adoption of users
--- that a site wrote.
+-- user_ids.lua: user ids: whether one is valid and free, the last one, and the adoption of users that a site wrote.
 --@ include lib/user_copies.lua
 
 -- Whether a text, or an id that a site wrote, can be a user id.
@@ -38,14 +37,10 @@ local function is_user_taken(id)
 end
 
 -- A site may list ids above the last one given out.
-local function raise_to_listed()
+local function new_user_id()
   local highest = call('ZRANGE', P .. 'users', '(100000000000000', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1,
     'WITHSCORES')[2]
   if highest then raise_last_id(string.format('%.0f', tonumber(highest))) end
-end
-
-local function new_user_id()
-  raise_to_listed()
   local uid
   repeat
     uid = string.format('%.0f', call('INCR', P .. 'user_id'))

@@ -4,12 +4,6 @@
 --@ include lib/leases.lua
 --@ include lib/work_queues.lua
 --@ include lib/work_budget.lua
-local function is_held(item, claimant)
-  for each in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
-    if each == claimant then return true end
-  end
-  return false
-end
 
 -- A claim, and its record as it is stored; nil when there is none. A record that no tracker wrote is nil: then the item
 -- is given back to the front of `todo`. Fails when the claim cannot be ended, or the item not be given back.
@@ -18,7 +12,8 @@ local function read_claim(name)
   if not item then return nil end
   local record = call('HGET', W .. ':claims', name)
   local claim = record and record_of(record)
-  if not claim and not is_held(item, claimant) then return nil end
+  local holders = claim and '' or call('HGET', W .. ':holders', item) or ''
+  if not claim and not string.find(' ' .. holders .. ' ', ' ' .. claimant .. ' ', 1, true) then return nil end
   call('ZCARD', W .. ':by:' .. claimant)
   if not claim then return { queue = 'todo', place = '0', shared = 1 } end
   if claim.asked then check_queues(claim.asked) end

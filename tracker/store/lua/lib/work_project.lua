@@ -5,13 +5,13 @@
 -- 'todo:d:<claimant>', a claimant's own. A claim is named '<item> <claimant>'; a claimant has no space.
 local W = P .. 'w:' .. ARGV[1]
 
--- The fields of the project. Those that claims need are read at once, others when they are first used.
+-- The fields of the project. Those that claims and results need are read at once, others when they are first used.
 local project = setmetatable({}, { __index = function(known, name)
   known[name] = call('HGET', W, name) or ''
   return known[name]
 end })
 do
-  local names = { 'kind', 'verify', 'budget', 'start_budget', 'per_minute', 'min_version', 'lease_seconds' }
+  local names = { 'kind', 'verify', 'domains', 'budget', 'start_budget', 'per_minute', 'min_version', 'lease_seconds' }
   local v = call('HMGET', W, 'deleting', unpack(names))
   if v[1] or not v[2] then return nil end
   for i, name in ipairs(names) do project[name] = v[i + 1] or '' end
@@ -31,8 +31,7 @@ end
 
 local SHARED_QUEUES = { ['todo'] = true, ['todo:secondary'] = true, ['todo:redo'] = true }
 
--- A record as a table; nil for one that no tracker wrote. A site may have changed it, and one claim must not hold up
--- the others.
+-- A record as a table; nil for one that no tracker wrote. A site may have changed it; one must not hold up the others.
 local function record_of(text)
   local readable, claim = pcall(cjson.decode, text or '')
   if not readable or type(claim) ~= 'table' then return nil end

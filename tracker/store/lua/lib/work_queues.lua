@@ -13,15 +13,13 @@ local function check_types()
 end
 
 -- The totals of all time of a project. work_lapse.lua moves what was added since its last run to the counters in
--- slices: that way a claim costs one command here instead of seven, and nothing is lost or counted twice when a tracker
--- dies.
+-- slices: a claim costs one command here instead of seven, and nothing is lost or counted twice when a tracker dies.
 local function count_work(what, n)
   add_bounded(W .. ':totals', what, n)
 end
 
 -- The queues that an item is in. An item that is wanted is in one shared queue, or in the own queues of the
--- claimants in `asked`. `wanted` holds how many copies are to be given out; an item that never had more than one has no
--- field there.
+-- claimants in `asked`. `wanted` holds how many copies are to be given out, but not for an item of a single copy.
 --
 -- Calls `on(queue)` for the shared queue, or for those of the claimants `asked`.
 local function each_queue(queue, asked, on)

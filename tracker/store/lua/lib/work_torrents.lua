@@ -1,6 +1,7 @@
 -- work_torrents.lua: torrents as work distribution sees them.
 --@ include lib/numbers.lua
 --@ include lib/counts.lua
+--@ include lib/hex.lua
 
 -- Fields of a hash that another program may have overwritten. A key of a wrong type counts as missing: it must not keep
 -- others from being looked at.
@@ -27,11 +28,6 @@ local function given_facts(first)
   return facts
 end
 
--- An id in hex digits.
-local function hex(id)
-  return (string.gsub(id, '.', function(byte) return string.format('%02x', string.byte(byte)) end))
-end
-
 local MAX_PEERS = 1000 -- of a kind and family that are looked at; a torrent with more is in no need
 
 -- 's' when a seeder of the torrent has the endpoint (packed, in hex digits), 'l' when a leecher has; else nil. Then
@@ -49,8 +45,9 @@ local function kind_at(ih, endpoint)
     if at then
       local slot, tid = (at - 1) / size, redis.pcall('HGET', P .. 't:' .. ih, 'tid')
       local ids = swarm .. kind .. family .. 'i'
-      local pid = hex(call('GETRANGE', ids, 20 * slot, 20 * slot + 19))
-      local last = type(tid) == 'string' and redis.pcall('HGET', P .. 'p:' .. tid .. ':' .. pid, 'last_announce')
+      local pid = call('GETRANGE', ids, 20 * slot, 20 * slot + 19)
+      local last = type(tid) == 'string' and #pid == 20
+        and redis.pcall('HGET', P .. 'p:' .. tid .. ':' .. to_hex(pid), 'last_announce')
       return kind, type(last) == 'string' and last or ''
     end
   end
@@ -67,7 +64,7 @@ local function endpoint_of_seeder(ih, tid, claimant)
     local ids = seeders > 0 and redis.pcall('GETRANGE', swarm .. 's' .. family .. 'i', 0, 20 * seeders - 1)
     if type(ids) == 'string' then
       for slot = 0, #ids / 20 - 1 do
-        local pid = hex(string.sub(ids, 20 * slot + 1, 20 * slot + 20))
+        local pid = to_hex(string.sub(ids, 20 * slot + 1, 20 * slot + 20))
         local user = redis.pcall('HGET', P .. 'p:' .. tid .. ':' .. pid, 'user_id')
         if user == claimant then
           return call('GETRANGE', swarm .. 's' .. family, size * slot, size * slot + size - 1)

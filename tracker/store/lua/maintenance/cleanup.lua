@@ -16,8 +16,7 @@ local function exists(name)
   return call('EXISTS', P .. name) == 1
 end
 
--- The sweep visits ranked torrents. A site may write fields of a torrent before it registers the torrent, or to disable
--- one that is not registered.
+-- The sweep visits ranked torrents. A site may write fields before it registers a torrent, or disable an unknown one.
 function rules.torrent(ih)
   local v = call('HMGET', P .. 't:' .. ih, 'tid', 'enabled', 'name', 'private', 'reason', 'multi_up', 'multi_dn',
     'size', 'labels')

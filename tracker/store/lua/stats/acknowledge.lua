@@ -10,11 +10,6 @@ local leases, minutes, waiting = P .. 'leases:outbox', P .. 'outbox', P .. 'outb
 --@ include lib/numbers.lua
 --@ include lib/leases.lua
 
-local function is(key, kind)
-  local found = call('TYPE', key).ok
-  return found == kind or found == 'none'
-end
-
 -- Calls `each` with minute, token, and the range of ARGV with its statistics.
 local function for_each_minute(each)
   local i = 2
@@ -25,9 +20,10 @@ local function for_each_minute(each)
   end
 end
 
-local usable = is(minutes, 'zset') and is(waiting, 'string') and is(P .. 'stats:outbox_dropped', 'string')
-for_each_minute(function(minute) usable = usable and is(P .. 'outbox:' .. minute, 'hash') end)
-if not usable then return redis.error_reply('WRONGTYPE in the outbox is a key of another kind') end
+-- A key of a wrong type fails here, before the first write.
+call('ZCARD', minutes)
+for _, key in ipairs({ waiting, P .. 'stats:outbox_dropped' }) do call('STRLEN', key) end
+for_each_minute(function(minute) call('HLEN', P .. 'outbox:' .. minute) end)
 
 local removed, lost, dropped = 0, 0, 0
 for_each_minute(function(minute, token, first, last)

@@ -3,8 +3,7 @@
 -- other client sees a counter with slices but without its entry.
 -- ARGV[1]   now (epoch s)   ARGV[2] 'count' or 'dist'   ARGV[3] precision (s)
 -- ARGV[4]   the name to go on after ('' at the start)   ARGV[5] how many names
--- Answer    { the name to go on after ('' when this was the last page), slices deleted, entries deleted, keys of a
---   wrong type }
+-- Answer    { the name to go on after ('': no more pages), slices deleted, entries deleted, keys of a wrong type }
 local P, call = KEYS[1], redis.call
 local now, kind, precision, page_size = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
 local RETAINED, FIELDS_PER_CALL = 120, 500
@@ -15,15 +14,12 @@ local beginning = ARGV[3] .. ':'
 local slices, entries, wrong = 0, 0, 0
 
 -- A slice of the future is kept until its time is over, unless a wrong clock wrote many of them.
-local function is_old(slice, crowded)
-  return not slice or slice < oldest or (crowded and slice > now + RETAINED * precision)
-end
-
 local function clean(key)
-  local stored = call('HKEYS', key)
-  local old = {}
+  local stored, old = call('HKEYS', key), {}
+  local newest = #stored > 4 * RETAINED and now + RETAINED * precision or math.huge
   for _, field in ipairs(stored) do
-    if is_old(tonumber(field), #stored > 4 * RETAINED) then old[#old + 1] = field end
+    local slice = tonumber(field)
+    if not slice or slice < oldest or slice > newest then old[#old + 1] = field end
   end
   for i = 1, #old, FIELDS_PER_CALL do
     slices = slices + call('HDEL', key, unpack(old, i, math.min(#old, i + FIELDS_PER_CALL - 1)))

@@ -91,12 +91,9 @@ end
 local boards, monthly_boards = {}, {}
 
 local function add_to_board(all, board, total, member)
-  local entries = all[board]
-  if not entries then
-    entries = {}
-    all[board] = entries
-  end
+  local entries = all[board] or {}
   local n = #entries
+  all[board] = entries
   entries[n + 1], entries[n + 2] = total, member
 end
 
@@ -108,8 +105,7 @@ local function increment(m)
   if m.month_now == m.month then call('EXPIREAT', key, until_month) end
 end
 
--- Adds to the total and the month of a metric, to both or to neither, and ranks it. Returns false when a key is of a
--- wrong type.
+-- Adds to the total and the month of a metric, to both or to neither, and ranks it. False: a key is of a wrong type.
 local function grow_metric(m)
   if not pcall(increment, m) then
     if m.total_now then call('INCRBY', m.key, -m.total) end

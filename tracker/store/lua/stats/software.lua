@@ -18,8 +18,7 @@ local min_addresses, max_unlisted = tonumber(ARGV[8]), tonumber(ARGV[9])
 local failures, unlisted = 10 + 4 * tonumber(ARGV[7]), P .. 'unlisted_clients'
 
 -- The count to add to a board; nil while neither the member nor its client is listed, and it came from too few
--- addresses so far. Its counts wait for the others. A key of a wrong type counts as a listed member: adding to it then
--- fails.
+-- addresses so far. Its counts wait for the others. A board of a wrong type lists all: adding to it then fails.
 local function listed_count(board, member, count, client, addresses)
   if redis.pcall('ZSCORE', board, member) then return count end
   local known = redis.pcall('HGET', unlisted, member)
@@ -36,16 +35,6 @@ local function listed_count(board, member, count, client, addresses)
   redis.pcall('HSET', unlisted, member, string.format('%.0f %s', count, digests))
 end
 
--- The members to add to a board, each followed by its count.
-local function listed_of(board, first, last)
-  local found, n = {}, 0
-  for i = first, last, 4 do
-    local count = listed_count(board, ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3])
-    if count then n, found[n + 1], found[n + 2] = n + 2, ARGV[i], count end
-  end
-  return found
-end
-
 local function add(board, listed)
   for i = 1, #listed, 2 do call('ZINCRBY', board, listed[i + 1], listed[i]) end
   local members = call('ZCARD', board)
@@ -54,8 +43,12 @@ end
 
 local function add_to_both(outcome, first, last)
   local all, monthly = P .. 'i:client:' .. outcome .. ':all', P .. 'i:client:' .. outcome .. ':' .. ARGV[3]
-  local listed = listed_of(all, first, last)
-  if #listed == 0 then return end
+  local listed, n = {}, 0 -- members, each followed by its count
+  for i = first, last, 4 do
+    local count = listed_count(all, ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3])
+    if count then n, listed[n + 1], listed[n + 2] = n + 2, ARGV[i], count end
+  end
+  if n == 0 then return end
   if not pcall(add, all, listed) then wrong = wrong + 1 end
   if pcall(add, monthly, listed) then
     call('EXPIREAT', monthly, ARGV[4], 'NX')

@@ -3,8 +3,7 @@
 -- its expiry at once; the peer is removed in the same call, so a tracker that dies here loses nothing.
 -- ARGV[1..7] as in removal.lua
 -- ARGV[8]   the list's deadline (epoch s)   ARGV[9] first entry   ARGV[10] max entries   ARGV[11] max peers to remove
--- Answer    { entries processed, peers removed, failures }; no entries: the list is done. It is deleted with its last
---   entry
+-- Answer    { entries processed, peers removed, failures }; no entries: the list is done, and deleted with its last one
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
 --@ include lib/removal.lua
 
@@ -19,16 +18,6 @@ for i = 1, length do
   timeouts[i] = P .. 'ptimeout:' .. tids[i] .. ':' .. pidxs[i]
 end
 
--- Reads the info hashes of several torrent ids with one command.
-local function prefetch_torrents(wanted)
-  if #wanted == 0 then return end
-  local keys = {}
-  for i, tid in ipairs(wanted) do keys[i] = P .. 'torrent_id:' .. tid end
-  for i, ih in ipairs(call('MGET', unpack(keys))) do
-    if torrents[wanted[i]] == nil then torrents[wanted[i]] = ih end
-  end
-end
-
 -- A peer whose timeout was renewed moves to the list of its new end.
 local function move_on(tid, pid, timeout)
   local left = call('PTTL', timeout)
@@ -37,11 +26,12 @@ end
 
 -- Nearly all timeouts exist, as most peers have announced since. One command tells which.
 local alive, processed, name = length > 0 and call('MGET', unpack(timeouts)), 0, due_name(ARGV[8])
-local silent, done = {}, {} -- torrents of peers without a timeout; timeouts processed, as a peer may be listed twice
+local silent, keys = {}, {} -- torrents of peers without a timeout
 for i = 1, length do
-  if not alive[i] then silent[#silent + 1] = tids[i] end
+  if not alive[i] then silent[#silent + 1], keys[#keys + 1] = tids[i], P .. 'torrent_id:' .. tids[i] end
 end
-prefetch_torrents(silent)
+for i, ih in ipairs(keys[1] and call('MGET', unpack(keys)) or {}) do torrents[silent[i]] = ih end
+local done = {} -- timeouts processed, as a peer may be listed twice
 while processed < length and removed + failed < max_removed do
   processed = processed + 1
   local i = processed

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- reap.lua: removes peers whose timeout key is gone; several callers remove a peer only once.
--- ARGV[1..7] as in removal.lua
--- ARGV[8..] pairs of torrent id (decimal) and peer id (40 hex digits)
+-- ARGV[1..7] as in removal.lua   ARGV[8..] pairs of torrent id (decimal) and peer id (40 hex digits)
 -- Answer    { peers removed, failures }
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
 --@ include lib/removal.lua

@@ -1,8 +1,7 @@
 -- recount.lua: checks a swarm at once or slice by slice, and rebuilds it. A fragment of sweep.lua, after torrent.lua,
 -- addresses.lua, swarm.lua and changes.lua.
 --
--- The hash of a peer is the source of truth while its timeout exists. Member sets, arrays, counts, addresses and
--- rankings follow from it.
+-- While its timeout exists, the hash of a peer is right: members, arrays, counts, addresses and rankings follow it.
 local ARRAYS, FAMILIES = { 's4', 'l4', 's6', 'l6', 'sw', 'lw' }, { '4', '6', 'w' }
 
 local function endpoint_size(array)
@@ -17,8 +16,7 @@ local function endpoint_of(endpoints, family)
   return endpoint ~= '' and endpoint or nil
 end
 
--- True when a slot holds the peer's id and endpoint. `ids` and `packed` are slices of the two arrays; `slot` is the
--- position in them.
+-- True when a slot holds the peer's id and endpoint. `slot` is the position in `ids` and `packed`, parts of two arrays.
 local function slot_agrees(ids, packed, slot, pid, endpoint)
   local size = #endpoint
   return string.sub(ids, slot * 20 + 1, slot * 20 + 20) == pid
@@ -53,6 +51,23 @@ local function check_counts(t)
     and paused_count(t) <= t.leechers and rankings_agree(t)
 end
 
+-- A member whose slots are as they should be by `agrees(array, slot, pid, endpoint)`: kind, whether it is paused,
+-- whether it joined over UDP, endpoints by array; nil if something about it is wrong.
+local function read_member(t, pid, pidx, agrees)
+  local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'nw', 'endpoints',
+    'udp')
+  if p[1] ~= '1' or not (p[4] or p[5] or p[6]) or call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then
+    return nil
+  end
+  local kind, found = kind_of(p[2], p[3]), {}
+  for i, family in ipairs(FAMILIES) do
+    local slot, endpoint, name = tonumber(p[3 + i] or ''), endpoint_of(p[7], family), kind .. family
+    if (endpoint or p[3 + i]) and not (slot and endpoint and agrees(name, slot, pid, endpoint)) then return nil end
+    found[name] = endpoint
+  end
+  return kind, p[3] == '1', p[8] == '1', found
+end
+
 -- Checks and counts all members. Returns nil if something is wrong; else seeders, leechers, paused members, slots by
 -- array, and endpoints with their peer ids. `t.udp` counts, by kind, those that joined over UDP.
 local function count_members(t)
@@ -64,25 +79,19 @@ local function count_members(t)
     packed[name] = t[name] > 0 and call('GETRANGE', t.arrays .. name, 0, t[name] * size - 1) or ''
     slots[name] = 0
   end
+  local function agrees(name, ...) return slot_agrees(ids[name], packed[name], ...) end
   local seeders, leechers, paused, found = 0, 0, 0, {}
   for _, pidx in ipairs(call('SMEMBERS', P .. 'tpeers:' .. t.ih)) do
-    local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'nw',
-      'endpoints', 'udp')
-    if p[1] ~= '1' or not (p[4] or p[5] or p[6]) or call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then
-      return nil
-    end
-    local kind, pid = kind_of(p[2], p[3]), to_raw(pidx)
-    for i, family in ipairs(FAMILIES) do
-      local slot, endpoint, name = tonumber(p[3 + i] or ''), endpoint_of(p[7], family), kind .. family
-      if endpoint or p[3 + i] then
-        if not (slot and endpoint) or not slot_agrees(ids[name], packed[name], slot, pid, endpoint) then return nil end
-        slots[name] = slots[name] + 1
-        found[#found + 1] = sockets.listed(endpoint) .. pid
-      end
+    local pid = to_raw(pidx)
+    local kind, is_paused, is_udp, endpoints = read_member(t, pid, pidx, agrees)
+    if not kind then return nil end
+    for name, endpoint in pairs(endpoints) do
+      slots[name] = slots[name] + 1
+      found[#found + 1] = sockets.listed(endpoint) .. pid
     end
     if kind == 's' then seeders = seeders + 1 else leechers = leechers + 1 end
-    if p[3] == '1' then paused = paused + 1 end
-    if p[8] == '1' then t.udp[kind] = t.udp[kind] + 1 end
+    if is_paused then paused = paused + 1 end
+    if is_udp then t.udp[kind] = t.udp[kind] + 1 end
   end
   return seeders, leechers, paused, slots, found
 end
@@ -123,8 +132,7 @@ end
 -- A large swarm, slice by slice
 
 local function is_own_slot(t, name, slot, pid, endpoint)
-  slot = tonumber(slot)
-  if not slot or slot >= t[name] or not endpoint then return false end
+  if slot >= t[name] then return false end
   local size = #endpoint
   return slot_agrees(call('GETRANGE', t.arrays .. name .. 'i', slot * 20, slot * 20 + 19),
     call('GETRANGE', t.arrays .. name, slot * size, slot * size + size - 1), 0, pid, endpoint)
@@ -141,27 +149,14 @@ local function has_address(t, endpoint, pid)
   return entries and find_entry(entries, entry_size(net), rest .. pid) ~= nil
 end
 
-local function has_addresses(t, endpoints, pid)
-  for _, family in ipairs(FAMILIES) do
-    local endpoint = endpoint_of(endpoints, family)
-    if endpoint and not has_address(t, endpoint, pid) then return false end
-  end
-  return true
-end
-
--- Kind and paused flag of a member, and whether it joined over UDP; nil if something about it is wrong.
+-- Kind of a member, whether it is paused, and whether it joined over UDP; nil if something about it is wrong.
 local function check_member(t, pid, pidx)
-  local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'nw', 'endpoints',
-    'udp')
-  if p[1] ~= '1' or not (p[4] or p[5] or p[6]) then return nil end
-  local kind = kind_of(p[2], p[3])
-  for i, family in ipairs(FAMILIES) do
-    local slot, endpoint = p[3 + i], endpoint_of(p[7], family)
-    if (slot or endpoint) and not is_own_slot(t, kind .. family, slot, pid, endpoint) then return nil end
+  local function agrees(...) return is_own_slot(t, ...) end
+  local kind, is_paused, is_udp, endpoints = read_member(t, pid, pidx, agrees)
+  for _, endpoint in pairs(endpoints or {}) do
+    if not has_address(t, endpoint, pid) then return nil end
   end
-  if not has_addresses(t, p[7], pid) then return nil end
-  if call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then return nil end
-  return kind, p[3] == '1', p[8] == '1'
+  return kind, is_paused, is_udp
 end
 
 -- True when each of the slots [from, till) of an array belongs to a member that holds its number.

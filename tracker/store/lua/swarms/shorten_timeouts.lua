@@ -1,10 +1,9 @@
 #!lua flags=allow-oom
 -- shorten_timeouts.lua: after the store's clock was set back, shortens the timeouts from before, which would last
 -- longer by as much. Processes a slice of a swarm's members.
--- ARGV[1]   now (epoch s)   ARGV[2] how far the clock was set back (s)   ARGV[3] timeouts set by announces before this
---   (epoch s) are too long
--- ARGV[4]   max timeout of an announce (s)   ARGV[5] torrent id   ARGV[6] cursor ('0' at the start)
--- ARGV[7]   members, approximately
+-- ARGV[1]   now (epoch s)   ARGV[2] how far the clock was set back (s)
+-- ARGV[3]   timeouts set by announces before this (epoch s) are too long   ARGV[4] max timeout of an announce (s)
+-- ARGV[5]   torrent id   ARGV[6] cursor ('0' at the start)   ARGV[7] members, approximately
 -- Answer    { cursor, '0' at the end; timeouts shortened }
 local P, call = KEYS[1], redis.call
 local now, back, before, max_timeout = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -18,8 +18,7 @@ local forget_after, budget = tonumber(ARGV[8]), tonumber(ARGV[9])
 --@ include lib/unlisted.lua
 --@ include lib/torrent_deletion.lua
 
--- Which peers may not stay in a swarm: those of a refused torrent, of a denied client, and of a disabled or deleted
--- user.
+-- Who may not stay in a swarm: peers of a refused torrent, of a denied client, and of a disabled or deleted user.
 local is_client_denied, refused_torrents = new_client_check(ARGV[11]), {}
 
 -- The processes that had connections (`ws:processes`), and when each reported last. One that was killed says no goodbye
@@ -88,8 +87,7 @@ local function kept_seconds(joiners)
 end
 
 -- Deletes a torrent some time after its last peer if it registered itself or the site deleted it. A disabled or pending
--- torrent stays, as it would come back enabled. A torrent that was seen in many places takes several calls; returns
--- where to go on then.
+-- torrent stays, as it would come back enabled. One seen in many places takes several calls; returns where to go on.
 local function visit_empty(t)
   if not check_counts(t) or call('EXISTS', P .. 'addresses:' .. t.ih) == 1 then
     repair(t)
@@ -116,13 +114,12 @@ local function remove_barred(tid, pidx)
   return 1
 end
 
--- A swarm that fits into one call is counted exactly.
-local function visit_small(t, tid, is_summed)
-  local members = call('SMEMBERS', P .. 'tpeers:' .. t.ih)
+-- Removes those of the members who have timed out, or may not stay. Returns the torrent as it is then.
+local function remove_members(t, tid, members)
   seen = seen + #members
   local timeouts = {}
   for i, pidx in ipairs(members) do timeouts[i] = P .. 'ptimeout:' .. tid .. ':' .. pidx end
-  local alive = call('MGET', unpack(timeouts))
+  local alive = #members > 0 and call('MGET', unpack(timeouts))
   for i, pidx in ipairs(members) do
     if not alive[i] then
       removed = removed + remove_timed_out(tid, nil, pidx)
@@ -131,7 +128,12 @@ local function visit_small(t, tid, is_summed)
     end
   end
   save_removals()
-  t = load_torrent(t.ih)
+  return (load_torrent(t.ih))
+end
+
+-- A swarm that fits into one call is counted exactly.
+local function visit_small(t, tid, is_summed)
+  t = remove_members(t, tid, call('SMEMBERS', P .. 'tpeers:' .. t.ih))
   if not check_swarm(t) then repair(t) end
   if not is_summed then sum_peers(t, t.udp.s, t.udp.l) end
 end
@@ -157,19 +159,7 @@ local function visit_members(t, tid, position)
   s, l, paused = tonumber(s) or 0, tonumber(l) or 0, tonumber(paused) or 0
   local udp = { s = tonumber(udp_s) or 0, l = tonumber(udp_l) or 0 }
   local page = call('SSCAN', P .. 'tpeers:' .. t.ih, cursor or '0', 'COUNT', budget)
-  seen = seen + #page[2]
-  local before = removed
-  for _, pidx in ipairs(page[2]) do
-    if call('EXISTS', P .. 'ptimeout:' .. tid .. ':' .. pidx) == 0 then
-      removed = removed + remove_timed_out(tid, nil, pidx)
-    elseif is_barred(t, pidx) then
-      removed = removed + remove_barred(tid, pidx)
-    end
-  end
-  if removed > before or next(torrents) then
-    save_removals()
-    t = load_torrent(t.ih)
-  end
+  t = remove_members(t, tid, page[2])
   for _, pidx in ipairs(page[2]) do
     local pid = to_raw(pidx)
     if call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 1 then

@@ -64,6 +64,6 @@ for i = 2, #ARGV do
     redis.pcall('PUBLISH', P .. 'torrents', torrent.info_hash)
   end
 end
-write_lists()
+write_index_entries()
 add_to_scoring(new, true)
 return answers

@@ -9,12 +9,13 @@ local P, call = KEYS[1], redis.call
 --@ include lib/edits.lua
 --@ include lib/refused_torrents.lua
 if call('EXISTS', P .. 'info_hash:' .. ARGV[1]) == 0 then return 0 end
-call('HSET', P .. 't:' .. ARGV[1], unpack(ARGV, 4))
-if ARGV[2] == '1' then list_name(P .. 't:' .. ARGV[1], P .. 'i:name', ARGV[1], ARGV[3]) end
-local tid = call('HGET', P .. 't:' .. ARGV[1], 'tid')
+local key = P .. 't:' .. ARGV[1]
+call('HSET', key, unpack(ARGV, 4))
+if ARGV[2] == '1' then list_name(key, P .. 'i:name', ARGV[1], ARGV[3]) end
+local tid = call('HGET', key, 'tid')
 if tid and call('ZSCORE', P .. 'i:seeders', tid) then
-  note_torrent(tid, P .. 't:' .. ARGV[1])
-  write_lists()
+  note_torrent(tid, key)
+  write_index_entries()
 end
 note_refusal(ARGV[1])
 record_edit('', ARGV[1])

@@ -9,10 +9,7 @@ local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/unlisted.lua
 
 local function list(ih, tid, name, folded)
-  local key = P .. 't:' .. ih
-  if string.sub(call('HGET', key, 'name') or '', 1, MAX_NAME_BYTES) == name then
-    list_name(key, P .. 'i:name', ih, folded)
-  end
+  list_if_unchanged(P .. 't:' .. ih, P .. 'i:name', ih, name, folded)
   if tid ~= '' and call('GET', P .. 'torrent_id:' .. tid) == ih and call('ZSCORE', P .. 'i:seeders', tid) then
     index_info_hash(ih, tid)
     local since = empty_since(load_torrent(ih))

@@ -13,5 +13,5 @@ for i = 1, #page[2], 2 do
     if ok and v1 then halves[#halves + 1] = ih end
   end
 end
-write_lists()
+write_index_entries()
 return { page[1], #page[2] / 2, halves }

@@ -1,6 +1,5 @@
 #!lua
--- take.lua: takes torrents to be scored. Half of them are those that wait longest, the other half are chosen by score
--- times waiting time.
+-- take.lua: takes torrents to be scored: half of them those that wait longest, the others by score times waiting time.
 -- ARGV[1]   now (epoch s)   ARGV[2] interval between two scorings of a torrent (s)   ARGV[3] length of the lease (s)
 -- ARGV[4]   how many   ARGV[5] how many of them by time waited   ARGV[6] a random integer
 -- ARGV[7]   a torrent id to take only that one, whether it is due or not; else ''
@@ -26,8 +25,7 @@ call('ZCARD', leases)
 call('HLEN', leases .. ':tokens')
 call('GET', P .. 'lease')
 
--- Repairs leases of workers that died, leases and times of a clock that was ahead, and scores that a site wrote without
--- a time.
+-- Repairs leases of dead workers, leases and times of a clock that was ahead, and scores that have no time.
 local function repair()
   for _, tid in ipairs(call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, MAX_REPAIRED)) do
     release_lease(leases, tid)
@@ -43,11 +41,6 @@ local function repair()
   end
 end
 
-local function leave_ranking(tid)
-  call('ZREM', scores, tid)
-  call('ZREM', times, tid)
-end
-
 -- A torrent that cannot be taken must not delay the others: it leaves the ranking until its next join.
 local function take(tid)
   chosen[tid] = true
@@ -55,7 +48,10 @@ local function take(tid)
   local ih = redis.pcall('GET', P .. 'torrent_id:' .. tid)
   local t = type(ih) == 'string' and #ih == 40 and not string.find(ih, '[^0-9a-f]')
     and redis.pcall('HMGET', P .. 't:' .. ih, 'tid', 'seeders', 'leechers', 'new', 'elsewhere')
-  if not score or not t or t.err or t[1] ~= tid then return leave_ranking(tid) end
+  if not score or not t or t.err or t[1] ~= tid then
+    for _, ranking in ipairs({ scores, times }) do call('ZREM', ranking, tid) end
+    return
+  end
   local token = take_lease(leases, tid, now + lease_for)
   taken[#taken + 1] = { tid, token, ih, score, t[2] or '0', t[3] or '0', t[4] or '0', now - (tonumber(time) or now),
     t[5] or '0' }
@@ -66,21 +62,6 @@ local function are_free(tids)
   local deadlines = call('ZMSCORE', leases, unpack(tids))
   for i, deadline in ipairs(deadlines) do deadlines[i] = not (deadline and tonumber(deadline) > now) end
   return deadlines
-end
-
--- The next of those that wait longest; nil when there are no more.
-local page, page_free, at, offset, pages = {}, {}, 0, 0, 0
-
-local function next_waiting(due, size)
-  repeat
-    at = at + 1
-    if at > #page then
-      page = pages < MAX_PAGES and call('ZRANGEBYSCORE', times, '-inf', due, 'LIMIT', offset, size) or {}
-      if #page == 0 then return nil end
-      page_free, at, offset, pages = are_free(page), 1, offset + #page, pages + 1
-    end
-  until page_free[at] and not chosen[page[at]]
-  return page[at]
 end
 
 -- Draws torrents that are due by their position in the ranking by time. Returns their ids, and how long each has
@@ -126,11 +107,16 @@ local due_count = call('ZCOUNT', times, '-inf', due)
 if due_count == 0 then return taken end
 local size = math.min(1000, wanted + call('ZCOUNT', leases, now + 1, '+inf'))
 
+-- Takes those that wait longest, until so many are taken.
 local function take_waiting(till)
-  while #taken < till do
-    local tid = next_waiting(due, size)
-    if not tid then return end
-    take(tid)
+  local offset = 0
+  while #taken < till and offset < MAX_PAGES * size do
+    local page = call('ZRANGEBYSCORE', times, '-inf', due, 'LIMIT', offset, size)
+    if #page == 0 then return end
+    for i, is_free in ipairs(are_free(page)) do
+      if #taken < till and is_free and not chosen[page[i]] then take(page[i]) end
+    end
+    offset = offset + #page
   end
 end
 

@@ -1,8 +1,7 @@
 #!lua
 -- adopt.lua: finds users and allowed clients that a site wrote and that are not listed, and lists them. It also finds
 -- users whose name may differ from the listed one. It walks through the keys of the store, some per call.
--- ARGV[1]   cursor: '0' at the start   ARGV[2] how many keys to look at, approximately   ARGV[3] the prefix as a
---   pattern
+-- ARGV[1]   cursor: '0' at the start   ARGV[2] keys to look at, approximately   ARGV[3] the prefix as a pattern
 -- Answer    { the next cursor, '0' at the end; how many keys the store has; ids of users adopted; unusable ids: not a
 --   positive number, or another user's; prefixes of clients listed; user id, name and listed name of
 --   each user whose name may have to be listed: only Python can compare them, because it folds names }

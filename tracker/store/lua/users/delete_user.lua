@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- delete_user.lua: deletes a user, some torrents per call, until it answers 0. After the first call the passkey is
--- invalid, and `deleting` holds the user until the deletion is complete; any caller can go on with it. The user's peers
--- have to be removed first.
+-- invalid, and `deleting` holds the user until all is deleted; any caller can go on. Peers must be removed first.
 -- ARGV[1]   user id   ARGV[2] passkey, '' to go on   ARGV[3] max torrents of each of the user's sets
 -- Answer    1 while there is more to delete; 2 while the user has peers; 0 when the user is deleted
 local P, call = KEYS[1], redis.call

@@ -1,6 +1,5 @@
 #!lua
--- forgive.lua: removes torrents from a user's hit-and-runs, and from the pending ones. Past downloads of them will not
--- count again.
+-- forgive.lua: removes torrents from a user's hit-and-runs and pending ones; past downloads do not count again.
 -- ARGV[1]   user id   ARGV[2] changes that the change feed keeps, about (0: none are recorded)
 -- ARGV[3..] torrent ids, at most some hundreds
 -- Answer    how many were hit-and-runs or pending

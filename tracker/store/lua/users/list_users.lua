@@ -9,28 +9,21 @@ local P, order, max_found = KEYS[1], ARGV[1], tonumber(ARGV[5])
 local call, enabled, can_leech, part, left_out = redis.call, ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local index = order == 'id' and P .. 'users' or order == 'hit_and_runs' and P .. 'i:hnr' or P .. 'i:user_' .. order
 
--- The passkey of an entry whose name matches, else nil.
-local function passkey_of(entry)
-  if order == 'id' then return entry end
-  local uid = entry
+local function fits(wanted, right)
+  return wanted == '' or (right ~= '0') == (wanted == '1')
+end
+
+-- The passkey of an entry that matches, else nil.
+local function matching(entry)
+  local passkey, uid, name = entry, entry
   if order == 'name' then
-    local name
     name, uid = string.match(entry, '^(.*)\t(%d+)$')
     if not uid or uid == left_out or not string.find(name, part, 1, true) then return end
   end
-  return call('HGET', P .. 'u:' .. uid, 'passkey') or nil
-end
-
-local function has_rights(passkey)
-  if enabled == '' and can_leech == '' then return true end
+  if order ~= 'id' then passkey = call('HGET', P .. 'u:' .. uid, 'passkey') end
+  if not passkey or enabled == '' and can_leech == '' then return passkey end
   local v = call('HMGET', P .. 'user:' .. passkey, 'enabled', 'can_leech')
-  return (enabled == '' or (v[1] ~= '0') == (enabled == '1'))
-    and (can_leech == '' or (v[2] ~= '0') == (can_leech == '1'))
-end
-
-local function matching(entry)
-  local passkey = passkey_of(entry)
-  return passkey and has_rights(passkey) and passkey
+  return fits(enabled, v[1]) and fits(can_leech, v[2]) and passkey
 end
 
 local position, found = tonumber(ARGV[3]), {}

@@ -6,15 +6,10 @@
 local P, call = KEYS[1], redis.call
 --@ include lib/names.lua
 
-local function list(uid, name, folded)
-  local key = P .. 'u:' .. uid
-  if string.sub(call('HGET', key, 'name') or '', 1, MAX_NAME_BYTES) == name then
-    list_name(key, P .. 'i:user_name', uid, folded)
-  end
-end
-
 local failed = 0
 for i = 1, #ARGV, 3 do
-  if not pcall(list, unpack(ARGV, i, i + 2)) then failed = failed + 1 end
+  local uid = ARGV[i]
+  local ok = pcall(list_if_unchanged, P .. 'u:' .. uid, P .. 'i:user_name', uid, ARGV[i + 1], ARGV[i + 2])
+  if not ok then failed = failed + 1 end
 end
 return failed

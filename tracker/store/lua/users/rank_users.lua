@@ -9,11 +9,11 @@ for i = 1, #page[2], 2 do
   local uid = string.format('%.0f', tonumber(page[2][i + 1]))
   local rights = redis.pcall('HMGET', P .. 'user:' .. page[2][i], 'enabled', 'can_leech')
   if not rights.err then
-    note_right(uid, 'enabled', rights[1])
-    note_right(uid, 'can_leech', rights[2])
+    note_entry('user_disabled', uid, rights[1] == '0' and uid)
+    note_entry('user_blocked', uid, rights[2] == '0' and uid)
   end
   local v = redis.pcall('HMGET', P .. 'u:' .. uid, 'uploaded', 'downloaded')
   if not v.err then note_rank(uid, v[1], v[2]) end -- totals of a wrong type: leave this user out
 end
-write_user_lists()
+write_index_entries()
 return { page[1], #page[2] / 2 }

@@ -48,7 +48,7 @@ local function save(user, row)
   end
   local adds = next(user.adds)
   if adds and not is_first(ARGV[2], string.format('%.0f', row)) then user.adds = {} end
-  write_rights(passkey, user, uid)
+  write_rights(passkey, user.rights, uid)
   write_account(uid, user, before, not own or ARGV[1] == '1', not own and not held[1])
   local made = passkey == user.random and passkey or ''
   if not adds then return { own and 0 or 1, uid, made } end
@@ -58,7 +58,7 @@ end
 
 local answers = {}
 for i = 4, #ARGV do
-  local ok, answer = pcall(save, read_user(ARGV[i]), ARGV[3] + i - 4)
+  local ok, answer = pcall(save, cjson.decode(ARGV[i]), ARGV[3] + i - 4)
   answers[i - 3] = ok and answer or { 'error' }
   if ok and answer[2] then
     record_edit(answer[2], '')
@@ -66,5 +66,5 @@ for i = 4, #ARGV do
   end
 end
 pcall(raise_last_id, highest) -- of a wrong type: the ids are given out by their keys alone
-write_user_lists()
+write_index_entries()
 return answers

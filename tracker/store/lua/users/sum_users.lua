@@ -9,8 +9,7 @@ local P, call = KEYS[1], redis.call
 local summed = {}
 for name in string.gmatch(ARGV[1], '%S+') do summed[#summed + 1] = name end
 
--- A total is its base under the main prefix and the sum. A total without a base was set by a program: the base follows
--- from it.
+-- A total is its base under the main prefix and the sum. Without a base, a program set it: the base follows from it.
 local function save_sums(uid, first)
   local key, totals = P .. 'u:' .. uid, {}
   if not call('HGET', key, 'passkey') then return false end
@@ -18,7 +17,7 @@ local function save_sums(uid, first)
     local sum, v = tonumber(ARGV[first + i]), call('HMGET', key, field, 'base_' .. field)
     local base = tonumber(v[2] or '')
     if not base then
-      base = v[1] and total_of(v[1]) - sum or 0
+      base = v[1] and (stored_number(v[1]) or 0) - sum or 0
       call('HSET', key, 'base_' .. field, string.format('%.0f', base))
     end
     totals[field] = string.format('%.0f', math.max(0, math.min(MAX_EXACT, base + sum)))
@@ -38,5 +37,5 @@ for i = 2, #ARGV, 2 + #summed do
   local ok, known = pcall(save_sums, ARGV[i], i + 1)
   if not (ok and known) then gone = gone + 1 end
 end
-write_user_lists()
+write_index_entries()
 return gone

@@ -4,10 +4,7 @@
 -- Answer    { 1 if all of them were found, else 0; for each peer: torrent id, peer id (hex) }
 local P, call, uid, left = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
 local found, is_complete = {}, 1
-
-local function to_hex(id)
-  return (string.gsub(id, '.', function(byte) return string.format('%02x', string.byte(byte)) end))
-end
+--@ include lib/hex.lua
 
 local function is_own(tid, pidx)
   local v = call('HMGET', P .. 'p:' .. tid .. ':' .. pidx, 'active', 'user_id')

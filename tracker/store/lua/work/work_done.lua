@@ -1,10 +1,9 @@
 #!lua
 -- work_done.lua: counts a finished item, once, and logs it. work_rank.lua adds it to leaderboards, charts and sums.
--- ARGV[1]   project    ARGV[2] now (epoch ms)   ARGV[3] claimant      ARGV[4] address   ARGV[5] its network ('': none)
--- ARGV[6]   item       ARGV[7] token ('': not known)                  ARGV[8] version   ARGV[9] user agent
--- ARGV[10]  the claimant's id of the result
--- ARGV[11]  '1': the tracker has verified it      ARGV[12] seconds verified
--- ARGV[13]  bytes in total                      ARGV[14] bytes by domain (JSON)
+-- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] claimant   ARGV[4] address   ARGV[5] its network ('': none)
+-- ARGV[6]   item   ARGV[7] token ('': not known)   ARGV[8] version   ARGV[9] user agent
+-- ARGV[10]  the claimant's id of the result   ARGV[11] '1': the tracker has verified it   ARGV[12] seconds verified
+-- ARGV[13]  bytes in total   ARGV[14] bytes by domain (JSON)
 -- ARGV[15]  the domains as they are stored in the project ('': none)
 -- Answer    'done', 'duplicate', 'blocked', 'unknown', 'stranger', 'unverified' or 'domains'; nil when there is no such
 --   project

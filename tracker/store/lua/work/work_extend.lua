@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- work_extend.lua: extends the lease of a claim whose claimant asks for more time. It adds nothing, and also works in a
--- full store.
+-- work_extend.lua: extends the lease of a claim for a claimant who asks for more time, also in a full store.
 -- ARGV[1]   project    ARGV[2] now (epoch ms)   ARGV[3] claimant   ARGV[4] address   ARGV[5] its network ('': none)
 -- ARGV[6]   item       ARGV[7] token
 -- Answer    end of the lease (epoch ms), '' when the claim was lost, 'blocked'; nil when there is no such project

@@ -1,8 +1,7 @@
 #!lua flags=allow-oom
 -- work_purge.lua: removes items from the queues, or from those that are done. Claims stay as they are.
 -- ARGV[1]   project   ARGV[2] only from there: 'done' or a shared queue; '': from wherever they are
--- ARGV[3]   only those done before (epoch ms; '+inf': any time)
--- ARGV[4..] items
+-- ARGV[3]   only those done before (epoch ms; '+inf': any time)   ARGV[4..] items
 -- Answer    the number of items removed; nil when there is no such project
 local P, call = KEYS[1], redis.call
 --@ include lib/work_queues.lua

@@ -1,9 +1,7 @@
 #!lua flags=allow-oom
--- work_release.lua: ends claims; each item is wanted again, in its queue and place. It adds little, and also works in a
--- full store.
--- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] '1': an admin asks, and no claimant is blocked
--- ARGV[4]   address   ARGV[5] its network ('': none)
--- ARGV[6..] triples: item, claimant, token ('': not known)
+-- work_release.lua: ends claims; each item is wanted again in its queue and place. It also works in a full store.
+-- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] '1': an admin asks, and no claimant is blocked   ARGV[4] address
+-- ARGV[5]   its network ('': none)   ARGV[6..] triples: item, claimant, token ('': not known)
 -- Answer    the number of claims that ended, -1 for a claimant who is blocked; nil when there is no such project
 local P, call, now_ms = KEYS[1], redis.call, tonumber(ARGV[2])
 --@ include lib/work_claim_end.lua

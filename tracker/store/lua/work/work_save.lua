@@ -1,7 +1,6 @@
 #!lua
 -- work_save.lua: creates a project of work, or changes one.
--- ARGV[1]   project   ARGV[2] 'create' or 'edit'
--- ARGV[3..] pairs of field and value
+-- ARGV[1]   project   ARGV[2] 'create' or 'edit'   ARGV[3..] pairs of field and value
 -- Answer    1; 0 when the project to create exists, or the one to change does not
 local P, call = KEYS[1], redis.call
 local key = P .. 'w:' .. ARGV[1]

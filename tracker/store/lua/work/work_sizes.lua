@@ -1,6 +1,5 @@
 #!lua
--- work_sizes.lua: adds up the sizes of some registered torrents, by how many seeders they have. Torrents of unknown
--- size are left out.
+-- work_sizes.lua: adds up the sizes of some registered torrents by seeders. Those of unknown size are left out.
 -- ARGV[1]   cursor ('0' at the start)   ARGV[2] how many torrents, approximately
 -- ARGV[3..] the least number of seeders of each class but the first, ascending
 -- Answer    { next cursor ('0' at the end), the bytes of each class }

@@ -3,8 +3,7 @@
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] entries of the log to keep   ARGV[4] other entries to keep
 -- ARGV[5]   max entries to delete of each key
 -- ARGV[6..] months and weeks whose leaderboards are deleted (YYYY-MM, YYYY-Www)
--- Answer    the largest number deleted of one key: ARGV[5] means that there may be more; nil when there is no such
---   project
+-- Answer    the largest number deleted of one key (ARGV[5]: there may be more); nil when there is no such project
 local P, call = KEYS[1], redis.call
 local now_ms, max_deleted = tonumber(ARGV[2]), tonumber(ARGV[5])
 local keep_log, keep = tonumber(ARGV[3]), tonumber(ARGV[4])

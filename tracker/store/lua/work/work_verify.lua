@@ -2,8 +2,7 @@
 -- work_verify.lua: looks at claims of a project that verifies: notes how far each one is, and sets the end of its
 -- lease. It adds little, and also works in a full store.
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] seconds that a lease lasts after the last sign of life
--- ARGV[4]   '1': all who download have an account
--- ARGV[5]   max claims, the longest unchecked first
+-- ARGV[4]   '1': all who download have an account   ARGV[5] max claims, the longest unchecked first
 -- ARGV[6]   only claims that were last checked before (epoch ms)
 -- ARGV[7]   a claim '<item> <claimant>' to look at instead, without changing it ('': none)
 -- ARGV[8]   max claims to name for a probe; '': the tracker connects to no peers
