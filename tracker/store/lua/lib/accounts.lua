@@ -12,7 +12,7 @@ local load_account, save_account, end_activity, end_activity_of
 do
 -- Tables that are refilled, as a new one costs more: the account of the announce, that of another user's peer which
 -- leaves by it, and fields with their values.
-local loaded, other, fields = {}, {}, {}
+local loaded, other, written = {}, {}, {}
 -- Those that few announces need come last.
 local ACCOUNT = {
   'peers', 'left', 'downloaded', 'uploaded', 'seed_time', 'total_time', 'until', 'from', 'credited', 'unreported',
@@ -66,7 +66,7 @@ end
 -- they need no text.
 function save_account(a)
   if sharded then note_changed(a.uid) end
-  local v, n = a.stored, 0
+  local v, n, fields = a.stored, 0, written
   if a.peers ~= (v[1] or 0) then fields[1], fields[2], n = 'peers', a.peers, 2 end
   if a.left ~= v[2] then fields[n + 1], fields[n + 2], n = 'left', a.left, n + 2 end
   if a.downloaded ~= (v[3] or 0) then fields[n + 1], fields[n + 2], n = 'downloaded', a.downloaded, n + 2 end
