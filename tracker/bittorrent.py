@@ -151,7 +151,7 @@ class Scrape:
     """Whether a reply must have every torrent: over UDP its counts have no other name than their place."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ScrapeReply:
     files: dict[InfoHash, ScrapeFile] = field(default_factory=dict)
     min_request_interval_seconds: int = 900

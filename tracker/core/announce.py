@@ -24,8 +24,6 @@ from tracker.bittorrent import (
     InfoHash,
     PeerId,
     Reply,
-    Scrape,
-    ScrapeReply,
     is_routable,
 )
 from tracker.core.clients import ClientRules
@@ -33,7 +31,6 @@ from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_AND_WEBSOCKET_
 from tracker.core.intervals import JITTER_STEPS, Step, socket_steps, step_after, steps, throttled_steps
 from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS, Decision, Limits, to_error
 from tracker.core.refusals import Failures, RegistrationLimits
-from tracker.core.scrape import Answer as ScrapeAnswer
 from tracker.core.scrape import Scrapes, resolving, result_of
 from tracker.core.warning_messages import PRIVATE_ADDRESS, WARNINGS, answer_with_warning, warning_of
 from tracker.errors import StoreUnavailable
@@ -135,7 +132,8 @@ class Tracker:
         self._registrations = RegistrationLimits(counters.count, clock)
         self._failures = Failures(counters)
         self._private_addresses = PrivateAddresses()
-        self._scrapes = Scrapes(swarms, counters, self._failures, limits, settings, clock=clock)
+        scrapes = Scrapes(swarms, counters, self._failures, limits, settings, clock=clock)
+        self.scrape, self.submit_scrape, self.check_passkey = scrapes.scrape, scrapes.submit, scrapes.check_passkey
 
     def _apply_settings(self) -> None:
         """Derives the values that an announce needs from the settings: at the start, and after each reload."""
@@ -173,37 +171,22 @@ class Tracker:
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         """Applies an announce from ``address``; raises Refusal with the failure to send."""
         future: asyncio.Future[Reply | Refusal] = asyncio.get_running_loop().create_future()
-        answer = resolving(future)
+        await self.submit_later(announce, passkey, address, resolving(future))
+        return AnnounceReply(*result_of(await future))
+
+    async def submit_later(self, announce: Announce, passkey: str | None, address: Address, answer: Answer) -> None:
+        """As ``submit``, but reads the store first where it must be."""
         while not self.submit(announce, passkey, address, answer):
             try:
                 await self._clients.ask(announce.peer_id)
             except StoreUnavailable as error:
                 answer(self._deny(announce, error, passkey or "" if self._reads_passkeys else "", address))
                 break
-        return AnnounceReply(*result_of(await future))
-
-    async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
-        """As Scrapes.scrape."""
-        if self._live.current is not self._settings:
-            self._apply_settings()
-        return await self._scrapes.scrape(scrape, passkey, address)
-
-    async def check_passkey(self, passkey: str | None, address: Address) -> None:
-        """As Scrapes.check_passkey."""
-        if self._live.current is not self._settings:
-            self._apply_settings()
-        await self._scrapes.check_passkey(passkey, address)
-
-    def submit_scrape(self, scrape: Scrape, passkey: str | None, address: Address, answer: ScrapeAnswer) -> bool:
-        """As Scrapes.submit."""
-        if self._live.current is not self._settings:
-            self._apply_settings()
-        return self._scrapes.submit(scrape, passkey, address, answer)
 
     def submit(self, announce: Announce, passkey: str | None, address: Address, answer: Answer) -> bool:
         """Applies an announce from ``address``; calls ``answer`` once, perhaps at once, with the reply.
 
-        Returns False, and does nothing, when the store must be read first; ``announce`` does that.
+        Returns False, and does nothing, when the store must be read first; ``submit_later`` does that.
         """
         if self._live.current is not self._settings:
             self._apply_settings()

@@ -92,6 +92,7 @@ class Scrapes:
 
     def _reject(self, passkey: str | None, address: Address, answer: Callable[[Refusal], object]) -> bool:
         """Whether a limit rejects or drops the scrape; then it is answered."""
+        self._limits.apply_settings(self._settings.current.limits)
         decision = (
             self._limits.check_scrape(passkey if self._reads_passkeys else None, address)
             if self._limits.strict

@@ -95,6 +95,18 @@ class RecordingTracker(Tracker):
         asked.add_done_callback(lambda task: answer(_outcome(task)))
         return True
 
+    async def submit_later(
+        self,
+        announce: Announce,
+        passkey: str | None,
+        address: Address,
+        answer: Callable[[AnnounceReply | Refusal], None],
+    ) -> None:
+        try:
+            answer(await self.announce(announce, passkey, address))
+        except Refusal as error:
+            answer(error)
+
     def submit_scrape(
         self, scrape: Scrape, passkey: str | None, address: Address, answer: Callable[[ScrapeReply | Refusal], None]
     ) -> bool:

@@ -8,7 +8,9 @@ from tests.frontends.http.harness import RecordingTracker, on_loops, serving
 from tests.raw_http import connect, request
 from tracker.bittorrent import Address, InfoHash, Scrape, ScrapeFile, ScrapeReply
 from tracker.frontends.http.aiohttp_protocol import Connection
-from tracker.frontends.http.handler import FullScrapes
+from tracker.frontends.http.handler import HttpHandler
+from tracker.settings.model import Settings
+from tracker.settings.reload import LiveSettings
 from tracker.wire.http_reply import encode_scrape, encode_scrape_parts
 
 MANY = 100_000
@@ -27,7 +29,7 @@ class Everything(RecordingTracker):
 
 
 async def test_a_full_scrape_is_encoded_once_and_in_parts() -> None:
-    full, turns = FullScrapes(), 0
+    handler, turns = HttpHandler(Everything(), LiveSettings(Settings())), 0
 
     async def count_turns() -> None:
         nonlocal turns
@@ -36,25 +38,21 @@ async def test_a_full_scrape_is_encoded_once_and_in_parts() -> None:
             turns += 1
 
     counting = asyncio.Task(count_turns())
-    bodies = await asyncio.gather(*(full.encode(long_reply()) for _ in range(50)))
+    bodies = await asyncio.gather(*(handler._encode_full(long_reply()) for _ in range(50)))
     counting.cancel()
     parts = len(list(encode_scrape_parts(long_reply())))
     assert len({id(body) for body in bodies}) == 1 and bodies[0] == encode_scrape(long_reply())
     assert parts <= turns < 3 * parts, "other tasks run between the parts"
     other = ScrapeReply()
-    assert await full.encode(other) == encode_scrape(other)
+    assert await handler._encode_full(other) == encode_scrape(other)
 
 
-async def test_an_encoded_full_scrape_expires() -> None:
-    full = FullScrapes()
-    await full.encode(long_reply())
-    kept = full._cached
-    assert kept is not None
-    await full.encode(ScrapeReply())
-    full._forget(kept)
-    assert full._cached is not None, "a newer one stays for a minute"
-    full._forget(full._cached)
-    assert full._cached is None
+async def test_an_encoded_full_scrape_is_forgotten_with_its_reply() -> None:
+    handler, reply = HttpHandler(Everything(), LiveSettings(Settings())), ScrapeReply()
+    await handler._encode_full(reply)
+    assert len(handler._full_scrapes) == 1
+    del reply
+    assert not handler._full_scrapes
 
 
 @on_loops()

@@ -19,8 +19,8 @@ from tests.frontends.udp.harness import (
     serving,
 )
 from tracker.bittorrent import Address, Event, InfoHash, Scrape
-from tracker.frontends.udp import protocol
-from tracker.frontends.udp.protocol import (
+from tracker.frontends.udp import server
+from tracker.frontends.udp.server import (
     CONNECTS_SECOND,
     ERRORS_SECOND,
     MAX_DATAGRAMS,
@@ -116,8 +116,8 @@ async def test_connects_beyond_the_budget_are_answered_by_turns_of_addresses() -
 
 
 async def test_a_turn_of_connects_remembers_few_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "MAX_TURN", 2)
-    monkeypatch.setattr(protocol, "CONNECTS_SECOND", 0)
+    monkeypatch.setattr(server, "MAX_TURN", 2)
+    monkeypatch.setattr(server, "CONNECTS_SECOND", 0)
     async with serving() as served:
         clients = [served.client(f"127.0.0.{number}") for number in (1, 2)]
         for client in clients * 2:  # the third answer begins a turn
@@ -144,8 +144,8 @@ async def test_a_client_that_starts_with_a_thousand_torrents_gets_its_ids_beyond
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Further connects of an address take no turn of another address."""
-    monkeypatch.setattr(protocol, "CONNECTS_SECOND", 0)
-    monkeypatch.setattr(protocol, "FURTHER_SECOND", MAX_OF_ADDRESS - 1)
+    monkeypatch.setattr(server, "CONNECTS_SECOND", 0)
+    monkeypatch.setattr(server, "FURTHER_SECOND", MAX_OF_ADDRESS - 1)
     async with serving() as served:
         client = served.client()
         for _ in range(1000):
@@ -158,7 +158,7 @@ async def test_a_client_that_starts_with_a_thousand_torrents_gets_its_ids_beyond
 @on_loops()
 async def test_a_socket_that_is_behind_answers_connects_by_turns_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """U3: it is behind in the third of these turns, and no longer after it."""
-    monkeypatch.setattr(protocol, "MAX_OF_ADDRESS", 1)
+    monkeypatch.setattr(server, "MAX_OF_ADDRESS", 1)
     loop = asyncio.get_running_loop()
     async with serving() as served:
         client = served.client()

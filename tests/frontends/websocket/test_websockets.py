@@ -16,6 +16,7 @@ from tests.frontends.websocket.harness import HASH, WAIT_SECONDS, Site, offers, 
 from tests.waiting import eventually
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.core.announce import Tracker
+from tracker.core.scrape import Scrapes
 from tracker.frontends.http import connection_table
 from tracker.frontends.websocket import connection as front_end
 from tracker.frontends.websocket.relay import OfferKey, OpenOffers
@@ -714,16 +715,21 @@ async def test_what_follows_too_many_bad_messages_keeps_no_closed_socket(
         await eventually(forgotten, 20.0)
 
 
-@pytest.mark.parametrize("name", ["scrape", "submit"])
+@pytest.mark.parametrize(("decider", "name"), [(Scrapes, "scrape"), (Tracker, "submit")])
 async def test_an_error_of_the_tracker_closes_its_socket_and_is_logged(
-    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+    redis_url: str,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    decider: type,
+    name: str,
 ) -> None:
     """Whether the message waits for the store, or is handled when it arrives."""
 
     def fail(*_: object) -> None:
         raise ValueError
 
-    monkeypatch.setattr(Tracker, name, fail)
+    monkeypatch.setattr(decider, name, fail)
     async with serving(redis_url, prefix) as site:
         one = await site.open()
         await one.send(action=name.replace("submit", "announce"), info_hash=OTHER_HASH, peer_id=one.peer_id)

@@ -9,6 +9,7 @@ sends is logged.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, HttpProcessingError, InvalidURLError, LineTooLong
@@ -32,7 +33,6 @@ _NOT_FOUND = b"There is nothing here. The announce path of this tracker is /anno
 _HEALTH, _READY = "/health", "/ready"
 
 log = Logger(__name__)
-_CACHE_SECONDS = 60.0
 
 
 Upgrade = Callable[[Request, Address, str | None], Awaitable[web.StreamResponse]]
@@ -67,7 +67,9 @@ class HttpHandler:
         self._notices = notices
         self._settings, http = settings, settings.current.http
         self._proxies = TrustedProxies(http.trusted_proxies)
-        self._full_scrapes = FullScrapes()
+        self._encoding = asyncio.Lock()
+        self._full_scrapes = WeakKeyDictionary[ScrapeReply, bytes]()
+        """Their answers, as long as core/scrape.py caches the reply: one may have a hundred megabytes."""
         self.passkey_forms = settings.current.users.passkey_forms
         self._routes = {} if self.passkey_forms.parameter else _ROUTES
         self._ip_from_private = http.ip_parameter_from_private
@@ -145,7 +147,18 @@ class HttpHandler:
             reply = await self.tracker.scrape(scrape, passkey, address)
         except Refusal as error:
             return self._fail(request, error)
-        return Answer(encode_scrape(reply) if scrape.info_hashes else await self._full_scrapes.encode(reply))
+        return Answer(encode_scrape(reply) if scrape.info_hashes else await self._encode_full(reply))
+
+    async def _encode_full(self, reply: ScrapeReply) -> bytes:
+        """Encodes a full scrape once, one at a time; the event loop runs between its parts."""
+        async with self._encoding:
+            if reply not in self._full_scrapes:
+                parts = []
+                for part in encode_scrape_parts(reply):
+                    parts.append(part)
+                    await asyncio.sleep(0)
+                self._full_scrapes[reply] = b"".join(parts)
+            return self._full_scrapes[reply]
 
     def _fail(self, request: Request, error: Refusal) -> Answer:
         """The answer to a refusal. Rate-limited drops close the connection; "busy" answers close it after the answer.
@@ -259,28 +272,3 @@ def explain(error: BaseException | None, http: HttpSettings) -> Refusal:
     elif isinstance(error, HttpProcessingError) and error.message.startswith("Too many headers"):
         text = "the request has too many header lines"
     return Refusal(text)
-
-
-class FullScrapes:
-    """Caches one encoded answer to a full scrape for a minute: it may have a hundred megabytes."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._cached: tuple[ScrapeReply, bytes] | None = None
-
-    async def encode(self, reply: ScrapeReply) -> bytes:
-        """Encodes a reply once, one reply at a time; the event loop runs between its parts."""
-        async with self._lock:
-            if self._cached is None or self._cached[0] is not reply:
-                self._cached = None
-                parts = []
-                for part in encode_scrape_parts(reply):
-                    parts.append(part)
-                    await asyncio.sleep(0)
-                self._cached = cached = reply, b"".join(parts)
-                asyncio.get_running_loop().call_later(_CACHE_SECONDS, self._forget, cached)
-            return self._cached[1]
-
-    def _forget(self, cached: tuple[ScrapeReply, bytes]) -> None:
-        if self._cached is cached:
-            self._cached = None

@@ -22,7 +22,7 @@ from tracker.bittorrent import (
     Reply,
     Scrape,
 )
-from tracker.core.announce import Answer, Tracker
+from tracker.core.announce import Tracker
 from tracker.frontends.http.aiohttp_protocol import Connection
 from tracker.frontends.websocket.relay import Count, OpenOffers, Relay
 from tracker.refusals import Refusal, SilentlyDropped
@@ -220,13 +220,9 @@ class SocketConnection:
             self.torrents[info_hash], torrent.announce = torrent, announce
         answer = partial(self._on_reply, announce, offers, torrent)
         submitted = self.tracker.submit(announce, self.passkey, self.address, answer)
-        return None if submitted else partial(self._announce_later, announce, answer)
-
-    async def _announce_later(self, announce: AnnounceOverSocket, answer: Answer) -> None:
-        try:
-            answer(await self.tracker.announce(announce, self.passkey, self.address))
-        except Refusal as error:
-            answer(error)
+        if submitted:
+            return None
+        return partial(self.tracker.submit_later, announce, self.passkey, self.address, answer)
 
     def _check_peer_id(self, info_hash: InfoHash, peer_id: PeerId) -> Membership | None:
         """Returns the torrent, if it is one of this connection. Raises BadMessage if it has another peer id there."""
