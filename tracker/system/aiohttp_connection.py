@@ -31,18 +31,18 @@ NO_ADDRESS = Address(b"")
 MAX_LINE_BYTES = 8190
 MAX_HEADER_BYTES = 8190
 MAX_HEADERS = 64
+"""Header lines in one request: BitTorrent clients send fewer than 10, browsers behind proxies fewer than 40."""
+LINGER_SECONDS = 1.0
+"""How long the unread rest of a request body is discarded before the connection is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """``idle_seconds`` applies between two requests, and to a client that does not read its reply. The unread rest of a
-    request body is discarded for ``linger_seconds`` before the connection is closed."""
+    """``idle_seconds`` applies between two requests, and to a client that does not read its reply."""
 
     idle_seconds: float
     max_line_bytes: int = MAX_LINE_BYTES
     max_header_bytes: int = MAX_HEADER_BYTES
-    max_headers: int = MAX_HEADERS
-    linger_seconds: float = 1.0
 
 
 class GuardedConnection(RequestHandler):
@@ -205,8 +205,8 @@ class GuardedServer(web.Server):
             keepalive_timeout=limits.idle_seconds,
             max_line_size=limits.max_line_bytes,
             max_field_size=limits.max_header_bytes,
-            max_headers=limits.max_headers,
-            lingering_time=limits.linger_seconds,
+            max_headers=MAX_HEADERS,
+            lingering_time=LINGER_SECONDS,
             auto_decompress=False,  # neither port takes compressed bodies, and a small body stays small
             **options,
         )

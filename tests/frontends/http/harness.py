@@ -13,8 +13,7 @@ import uvloop
 from tests.raw_http import Client, connect
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeFile, ScrapeReply
 from tracker.core.announce import Tracker
-from tracker.frontends.http.connection_table import ConnectionTable
-from tracker.frontends.http.server import Timing, serve_http
+from tracker.frontends.http.server import serve_http
 from tracker.refusals import Refusal
 from tracker.settings.announces import AnnounceSettings, TorrentSettings
 from tracker.settings.model import Settings
@@ -145,15 +144,14 @@ class RecordingTracker(Tracker):
 async def serving(
     tracker: RecordingTracker,
     announce: AnnounceSettings | None = None,
-    bounds: Mapping[str, Any] | None = None,
-    timing: Timing | None = None,
+    constants: Mapping[str, Any] | None = None,
     backlog: int | None = None,
     users: UserSettings | None = None,
     **http: Any,
 ) -> AsyncIterator[str]:
     """A front end on a free loopback port, or on ``listen``; yields its first address.
 
-    ``bounds`` are arguments of its ConnectionTable, ``http`` are settings.
+    ``constants`` replaces constants of the tracker's modules, ``http`` are settings.
     """
     settings = Settings(
         http=HttpSettings(**{"listen": ("127.0.0.1:0",), **http}),
@@ -161,28 +159,23 @@ async def serving(
         torrents=TorrentSettings(max_scrape=400),
         users=users or UserSettings(),
     )
-    connections = ConnectionTable(settings.http, tracker.refused, **(bounds or {}))
     listeners = await open_listeners(settings.http.listen, backlog) if backlog else None
-    async with serve_http(
-        tracker,
-        LiveSettings(settings),
-        listeners=listeners,
-        fast_path=fast_path,
-        connections=connections,
-        timing=timing or Timing(),
-    ) as addresses:
-        yield addresses[0]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (constants or {}).items():
+            patch.setattr(f"tracker.{name}", value)
+        served = serve_http(tracker, LiveSettings(settings), listeners=listeners, fast_path=fast_path)
+        async with served as addresses:
+            yield addresses[0]
 
 
 @contextlib.asynccontextmanager
 async def talking(
     tracker: RecordingTracker,
     announce: AnnounceSettings | None = None,
-    bounds: Mapping[str, Any] | None = None,
-    timing: Timing | None = None,
+    constants: Mapping[str, Any] | None = None,
     users: UserSettings | None = None,
     **http: Any,
 ) -> AsyncIterator[Client]:
     """A front end with one client."""
-    async with serving(tracker, announce, bounds, timing, users=users, **http) as address, connect(address) as client:
+    async with serving(tracker, announce, constants, users=users, **http) as address, connect(address) as client:
         yield client

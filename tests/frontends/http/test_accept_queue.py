@@ -13,7 +13,6 @@ from tests.frontends.http.conftest import Logs
 from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, on_loops
 from tests.raw_http import PATIENCE, connect, request
 from tracker.frontends.http import accept_queue
-from tracker.frontends.http.server import Timing
 from tracker.refusals import SHED, Busy
 from tracker.system.listeners import Listener, open_listeners
 
@@ -21,8 +20,8 @@ CONNECTIONS, BACKLOG = 40, 40
 MAX_LENGTH, SHED_LENGTH = int(accept_queue.MAX_FILL * BACKLOG), int(accept_queue.SHED_FILL * BACKLOG)
 
 
-EAGER = Timing(check_seconds=0, pause_factor=0)
-serving = partial(harness.serving, timing=EAGER, backlog=BACKLOG)
+EAGER = {"frontends.http.accept_queue.CHECK_SECONDS": 0, "frontends.http.accept_queue.PAUSE_FACTOR": 0}
+serving = partial(harness.serving, constants=EAGER, backlog=BACKLOG)
 
 
 def _open_connections(address: str, number: int = CONNECTIONS) -> list[socket.socket]:
@@ -65,8 +64,8 @@ async def test_a_long_accept_queue_is_shed_and_the_rest_is_served(logs: Logs) ->
 async def test_shedding_pauses_so_that_accepted_connections_are_served() -> None:
     """For a while after shedding no connection is closed, and the accepted ones are served."""
     tracker = RecordingTracker()
-    patient = Timing(check_seconds=0, pause_factor=1_000_000)
-    async with serving(tracker, timing=patient) as address:
+    patient = {**EAGER, "frontends.http.accept_queue.PAUSE_FACTOR": 1_000_000}
+    async with serving(tracker, constants=patient) as address:
         first = [await _first_bytes(sock) for sock in _open_connections(address)]
         assert first.count(b"")
         assert all([await _first_bytes(sock) for sock in _open_connections(address)])

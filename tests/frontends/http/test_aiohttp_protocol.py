@@ -18,11 +18,10 @@ from tracker.frontends.http.aiohttp_protocol import Connection, Server
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler
-from tracker.frontends.http.request_heads import MAX_HEADERS
-from tracker.frontends.http.server import Timing
 from tracker.settings.model import Settings
 from tracker.settings.public import HttpSettings
 from tracker.settings.reload import LiveSettings
+from tracker.system.aiohttp_connection import MAX_HEADERS
 
 
 async def arrived(tracker: RecordingTracker, count: int) -> None:
@@ -127,7 +126,7 @@ async def test_half_closing_an_idle_connection_closes_it() -> None:
 async def test_a_half_closed_client_waits_for_a_bounded_time() -> None:
     tracker = RecordingTracker()
     tracker.may_answer.clear()
-    async with talking(tracker, bounds={"half_close_seconds": 0.05}) as client:
+    async with talking(tracker, constants={"frontends.http.connection_table.HALF_CLOSE_SECONDS": 0.05}) as client:
         client.send(request(ANNOUNCE) * 3)
         await arrived(tracker, 1)
         client.half_close()
@@ -265,7 +264,7 @@ async def test_stop_waits_for_a_bounded_time(logs: Logs) -> None:
     tracker = RecordingTracker()
     tracker.may_answer.clear()
     async with contextlib.AsyncExitStack() as stack:
-        async with serving(tracker, timing=Timing(drain_seconds=0.02)) as address:
+        async with serving(tracker, constants={"frontends.http.server.DRAIN_SECONDS": 0.02}) as address:
             client = await stack.enter_async_context(connect(address))
             client.send(request(ANNOUNCE))
             await arrived(tracker, 1)

@@ -15,7 +15,6 @@ from tracker.frontends.http.aiohttp_protocol import Connection, Server
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler
-from tracker.frontends.http.server import Timing
 from tracker.refusals import TOO_MANY_CONNECTIONS, TOO_MUCH_HELD, Refusal
 from tracker.settings.model import Settings
 from tracker.settings.public import HttpSettings
@@ -104,8 +103,9 @@ async def test_a_trusted_proxy_may_have_any_number() -> None:
 @pytest.mark.parametrize("begun", [b"", request(ANNOUNCE)[:-2], b"GET /x HTTP/1.1\r\nContent-Length: 1\r\nA"])
 async def test_the_oldest_connection_without_a_request_is_closed_at_the_limit(begun: bytes) -> None:
     """A connection that sent nothing, or an unfinished request."""
-    tracker, at_once = RecordingTracker(), Timing(defer_accept=bool(begun))
-    async with serving(tracker, max_connections=16, timing=at_once) as address, contextlib.AsyncExitStack() as stack:
+    tracker = RecordingTracker()
+    at_once = {} if begun else {"system.listeners.Listener.defer_accept": lambda *_: False}
+    async with serving(tracker, max_connections=16, constants=at_once) as address, contextlib.AsyncExitStack() as stack:
         tracker.may_answer.clear()
         asking = await stack.enter_async_context(connect(address))
         asking.send(request(ANNOUNCE))
@@ -250,7 +250,7 @@ async def test_unfinished_heads_hold_bounded_memory(begun: bytes) -> None:
     tracker = RecordingTracker()
     lines = b"".join(b"X-%d: %b\r\n" % (n, b"x" * 7000) for n in range(4))
     async with (
-        serving(tracker, bounds={"max_pending_request_bytes": 2**20}) as address,
+        serving(tracker, constants={"frontends.http.connection_table.MAX_PENDING_REQUEST_BYTES": 2**20}) as address,
         contextlib.AsyncExitStack() as stack,
     ):
         half = [await stack.enter_async_context(connect(address)) for _ in range(60)]
@@ -271,7 +271,7 @@ async def test_unread_answers_hold_bounded_memory() -> None:
     tracker = RecordingTracker()
     tracker.error = Refusal("denied", "x" * 60_000)
     async with (
-        serving(tracker, bounds={"max_unread_answer_bytes": 2**20}) as address,
+        serving(tracker, constants={"frontends.http.connection_table.MAX_UNREAD_ANSWER_BYTES": 2**20}) as address,
         contextlib.AsyncExitStack() as stack,
     ):
         unread = [await stack.enter_async_context(connect(address)) for _ in range(30)]

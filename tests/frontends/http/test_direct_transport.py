@@ -15,7 +15,7 @@ from tests.frontends.http.conftest import Logs
 from tests.frontends.http.harness import ANNOUNCE, INFO_HASH, RecordingTracker, on_loops, serving
 from tests.raw_http import Client, Response, connect, request
 from tests.waiting import eventually
-from tracker.frontends.http import accept_queue, server
+from tracker.frontends.http import accept_queue, connection_table, server
 from tracker.frontends.http.direct_transport import DirectTransport
 from tracker.refusals import TOO_MANY_CONNECTIONS, TOO_MUCH_HELD, Refusal, SilentlyDropped
 from tracker.system import listeners
@@ -225,8 +225,9 @@ async def test_a_client_that_does_not_read_is_closed(
     monkeypatch.setattr(server, "_SEND_BYTES", 2048)
     tracker = RecordingTracker()
     seconds = 0.2 if limit == "time" else 60
-    bounds = {} if limit == "time" else {"max_unread_answer_bytes": 20_000}
-    async with serving(tracker, bounds=bounds, header_seconds=seconds, keepalive_seconds=seconds) as address:
+    if limit == "memory":
+        monkeypatch.setattr(connection_table, "MAX_UNREAD_ANSWER_BYTES", 20_000)
+    async with serving(tracker, header_seconds=seconds, keepalive_seconds=seconds) as address:
         await ask(address)
         tracker.error = LONG
         async with not_reading(address):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, serving
 from tests.raw_http import PATIENCE, connect, request
-from tracker.frontends.http.server import Timing
 
 # One server for all examples of a test.
 Fuzzed = tuple[asyncio.Runner, str]
@@ -44,7 +43,9 @@ def fuzzed(request: pytest.FixtureRequest) -> Iterator[Fuzzed]:
     with asyncio.Runner(loop_factory=request.param) as runner:
         tracker = RecordingTracker()
         stack = contextlib.AsyncExitStack()
-        front_end = serving(tracker, timing=Timing(linger_seconds=0.01), trusted_proxies=("127.0.0.0/8",))
+        front_end = serving(
+            tracker, constants={"system.aiohttp_connection.LINGER_SECONDS": 0.01}, trusted_proxies=("127.0.0.0/8",)
+        )
         address = runner.run(stack.enter_async_context(front_end))
         yield runner, address
         runner.run(stack.aclose())

@@ -18,7 +18,6 @@ from tests.frontends.http.harness import (
 )
 from tests.raw_http import connect, request
 from tracker.bittorrent import Accounts
-from tracker.frontends.http.server import Timing
 from tracker.refusals import REASONS, Refusal, RetryIn
 from tracker.settings.announces import AnnounceSettings
 from tracker.settings.users import UserSettings
@@ -209,7 +208,7 @@ async def test_head_does_not_announce() -> None:
 async def test_other_methods_are_refused_and_their_bodies_left_unread(method: str) -> None:
     tracker = RecordingTracker()
     target = "tracker.test:80" if method == "CONNECT" else ANNOUNCE
-    async with talking(tracker, timing=Timing(linger_seconds=0.02)) as client:
+    async with talking(tracker, constants={"system.aiohttp_connection.LINGER_SECONDS": 0.02}) as client:
         client.send(request(target, "Content-Length: 1000000000", "Content-Encoding: gzip", method=method))
         client.send(b"not gzip" * 10_000)
         assert (await client.receive()).failure == "announce and scrape are GET requests"
@@ -260,7 +259,7 @@ async def test_requests_that_aiohttp_refuses_get_a_failure(raw: bytes, hint: str
 @on_loops("uvloop")
 async def test_broken_bodies_of_get_requests_do_no_harm() -> None:
     tracker = RecordingTracker()
-    async with serving(tracker, timing=Timing(linger_seconds=0.02)) as address:
+    async with serving(tracker, constants={"system.aiohttp_connection.LINGER_SECONDS": 0.02}) as address:
         for header, body in (("Transfer-Encoding: chunked", b"nonsense\r\n"), ("Content-Length: 9", b"short")):
             async with connect(address) as client:
                 client.send(request(ANNOUNCE, header))
@@ -274,7 +273,7 @@ async def test_broken_bodies_of_get_requests_do_no_harm() -> None:
 
 @on_loops()
 async def test_a_malformed_body_after_the_answer_logs_no_error() -> None:
-    async with talking(RecordingTracker(), timing=Timing(linger_seconds=0.02)) as client:
+    async with talking(RecordingTracker(), constants={"system.aiohttp_connection.LINGER_SECONDS": 0.02}) as client:
         response = await client.get(ANNOUNCE, "Transfer-Encoding: chunked")
         assert response.reply[b"peers"] == b""
         client.send(b"nonsense\r\n")

@@ -70,8 +70,6 @@ class AcceptQueue:
     is_exempt: Callable[[Any], bool]
     _: KW_ONLY
     is_single: Callable[[bytes], bool] | None = None
-    check_seconds: float = CHECK_SECONDS
-    pause_factor: float = PAUSE_FACTOR
     _passed_on: asyncio.Queue[tuple[socket.socket, bytes]] = field(default_factory=asyncio.Queue)
     _servers: list[asyncio.Server] = field(default_factory=list)
     _accepting: list[Listener] = field(default_factory=list)
@@ -187,7 +185,7 @@ class AcceptQueue:
                 if length > MAX_FILL * size:
                     self._shed(listener, length, int(SHED_FILL * size))
             ended = time.monotonic()
-            self._check_at = ended + self.check_seconds + self.pause_factor * (ended - now)
+            self._check_at = ended + CHECK_SECONDS + PAUSE_FACTOR * (ended - now)
 
     def _shed(self, listener: Listener, length: int, target: int) -> None:
         """Reduces a queue to ``target``. Reads its length at each step: other processes may shed it too."""

@@ -29,7 +29,6 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from tracker.frontends.http.aiohttp_messages import Answer, Request, with_host
 from tracker.frontends.http.connection_table import ConnectionTable
-from tracker.frontends.http.request_heads import MAX_HEADERS
 from tracker.refusals import PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
 from tracker.settings.public import HttpSettings
 from tracker.system.aiohttp_connection import ConnectionLimits, GuardedServer, ProxiedConnection, describe
@@ -316,8 +315,6 @@ class Server(GuardedServer):
         handler: Callable[[Request], Awaitable[web.StreamResponse]],
         rules: Rules,
         table: ConnectionTable,
-        *,
-        linger_seconds: float = 1.0,
         **options: Any,
     ) -> None:
         self.rules = rules
@@ -330,9 +327,7 @@ class Server(GuardedServer):
             ConnectionLimits(
                 max_line_bytes=http.max_request_line_bytes,
                 max_header_bytes=http.max_header_bytes,
-                max_headers=MAX_HEADERS,
                 idle_seconds=http.keepalive_seconds,
-                linger_seconds=linger_seconds,
             ),
             tcp_keepalive=False,  # the keep-alive timer is stricter
             **options,

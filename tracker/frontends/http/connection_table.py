@@ -128,26 +128,18 @@ class ManagedConnection(Protocol):
 class ConnectionTable:
     """All connections of one server, in order of arrival. ``refused`` is called with a label for each one refused."""
 
-    def __init__(
-        self,
-        http: HttpSettings,
-        refused: Callable[[Label], None],
-        *,
-        max_pending_request_bytes: int = MAX_PENDING_REQUEST_BYTES,
-        max_unread_answer_bytes: int = MAX_UNREAD_ANSWER_BYTES,
-        half_close_seconds: float = HALF_CLOSE_SECONDS,
-    ) -> None:
+    def __init__(self, http: HttpSettings, refused: Callable[[Label], None]) -> None:
         self._refused = refused
         self._proxies = TrustedNetworks(http.trusted_proxies) or None
-        self.half_close_seconds = half_close_seconds
+        self.half_close_seconds = HALF_CLOSE_SECONDS
         self._max = min(http.max_connections, max_connections())
         self._max_per_network = http.max_connections_per_address
         self._connections: dict[ManagedConnection, bytes | None] = {}
         """The network of each connection; None for a trusted proxy's."""
         self._networks: dict[bytes, dict[ManagedConnection, None]] = {}
-        self.requests = Budget[ManagedConnection](max_pending_request_bytes, self._connections.get, self._close_holder)
+        self.requests = Budget[ManagedConnection](MAX_PENDING_REQUEST_BYTES, self._connections.get, self._close_holder)
         """Bytes of requests that are unfinished, or wait for the answer to an earlier one."""
-        self.answers = Budget[ManagedConnection](max_unread_answer_bytes, self._connections.get, self._close_holder)
+        self.answers = Budget[ManagedConnection](MAX_UNREAD_ANSWER_BYTES, self._connections.get, self._close_holder)
         """Bytes of answers that clients have not read."""
         self._peak = 0
         head_seconds = min(http.header_seconds, http.keepalive_seconds)

@@ -41,10 +41,6 @@ Problems = Callable[[], Sequence[str]]
 """The reasons why the tracker is not ready, without private details; empty when it is ready."""
 
 
-def no_problems() -> Sequence[str]:
-    return ()
-
-
 _KINDS = {"announce": "announces", "scrape": "scrapes"}
 _ROUTES = {"/announce": Route("announce"), "/scrape": Route("scrape")}
 """Routes by path, where no query carries a passkey."""
@@ -57,8 +53,8 @@ class HttpHandler:
         self,
         tracker: Tracker,
         settings: LiveSettings,
-        problems: Problems = no_problems,
-        notices: Problems = no_problems,
+        problems: Problems = tuple,
+        notices: Problems = tuple,
         upgrade: Upgrade | None = None,
     ) -> None:
         self.tracker = tracker

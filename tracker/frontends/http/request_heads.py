@@ -15,10 +15,9 @@ from aiohttp.http_parser import HttpRequestParser
 
 from tracker.frontends.http.aiohttp_messages import answer_head, is_browser, user_agent_of
 from tracker.settings.public import HttpSettings
+from tracker.system.aiohttp_connection import MAX_HEADERS
 
 _MAX_CACHED, _MAX_CACHED_BYTES = 4096, 512
-MAX_HEADERS = 64
-"""Header lines in one request: BitTorrent clients send fewer than 10, browsers behind proxies fewer than 40."""
 _BODY = ("Content-Length", "Transfer-Encoding", "Expect", "Upgrade", "Sec-WebSocket-Key")
 _READ_BUFFER = 2**16
 

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from aiohttp import web
@@ -12,12 +11,12 @@ from aiohttp.abc import AbstractAccessLogger
 
 from tracker.bittorrent import Address
 from tracker.core.announce import Tracker
-from tracker.frontends.http.accept_queue import CHECK_SECONDS, PAUSE_FACTOR, AcceptQueue
+from tracker.frontends.http.accept_queue import AcceptQueue
 from tracker.frontends.http.aiohttp_messages import Request
 from tracker.frontends.http.aiohttp_protocol import Connection, Server
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
-from tracker.frontends.http.handler import HttpHandler, Problems, Upgrade, no_problems
+from tracker.frontends.http.handler import HttpHandler, Problems, Upgrade
 from tracker.refusals import SHED
 from tracker.settings.reload import LiveSettings
 from tracker.system.event_loop import running
@@ -25,26 +24,12 @@ from tracker.system.listeners import Listener, open_listeners
 from tracker.system.logger import Logger
 from tracker.wire.endpoint import format_address
 
+DRAIN_SECONDS = 7.0
+"""Time for requests in flight when the front end stops."""
 _RECEIVE_BYTES, _SEND_BYTES = 32 * 1024, 128 * 1024
 """The socket buffers of a connection. The system's defaults hold megabytes for clients that send and do not read."""
 
 log = Logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """How long the front end waits. Tests wait for less."""
-
-    drain_seconds: float = 7.0
-    """Time for requests in flight when it stops."""
-    linger_seconds: float = 1.0
-    """Time for the unread rest of a request body."""
-    check_seconds: float = CHECK_SECONDS
-    """Between two checks of the accept queues."""
-    pause_factor: float = PAUSE_FACTOR
-    """The pause after shedding, in units of its duration."""
-    defer_accept: bool = True
-    """Whether the system may hold back connections that have sent nothing."""
 
 
 class AccessLog(AbstractAccessLogger):
@@ -66,30 +51,27 @@ async def serve_http(
     settings: LiveSettings,
     *,
     listeners: Sequence[Listener] | None = None,
-    problems: Problems = no_problems,
-    notices: Problems = no_problems,
+    problems: Problems = tuple,
+    notices: Problems = tuple,
     upgrade: Upgrade | None = None,
     show_open: Callable[[Callable[[], float]], None] | None = None,
     fast_path: bool = True,
-    connections: ConnectionTable | None = None,
-    timing: Timing = Timing(),
 ) -> AsyncIterator[tuple[str, ...]]:
     """Serves until the block is left; yields the bound addresses, with real ports where 0 was configured.
 
     Serves on ``listeners``, or else on those that the settings name. ``problems`` says why the tracker is not ready,
     ``notices`` the unavailable parts while it is. ``upgrade`` serves WebSockets. ``show_open`` receives a function that
-    counts open connections. Without ``fast_path`` aiohttp answers everything. ``connections`` replaces the table of
-    connections. The end is graceful: for the configured delay requests are served and connections asked to close; then
-    requests in flight are answered within 8 seconds. Raises StartupError when an address is not available.
+    counts open connections. Without ``fast_path`` aiohttp answers everything. The end is graceful: for the configured
+    delay requests are served and connections asked to close; then requests in flight are answered within 8 seconds.
+    Raises StartupError when an address is not available.
     """
     http = settings.current.http
     handler = HttpHandler(tracker, settings, problems, notices, upgrade)
-    connections = ConnectionTable(http, tracker.refused) if connections is None else connections
+    connections = ConnectionTable(http, tracker.refused)
     aiohttp_server = Server(
         handler.handle,
         handler.rules,
         connections,
-        linger_seconds=timing.linger_seconds,
         access_log=logging.getLogger(__name__) if http.access_log else None,
         access_log_class=AccessLog,
     )
@@ -103,7 +85,7 @@ async def serve_http(
         for listener in listeners:
             stack.callback(listener.close)
             listener.limit_buffers(_RECEIVE_BYTES, _SEND_BYTES)
-        stack.push_async_callback(_drain, connections, aiohttp_server, timing.drain_seconds)
+        stack.push_async_callback(_drain, connections, aiohttp_server)
         connections.sweep()
         stack.callback(connections.stop)
         accept_queue = AcceptQueue(
@@ -111,9 +93,7 @@ async def serve_http(
             functools.partial(FastHttpProtocol, server),
             on_shed=lambda number: tracker.refused(SHED, number=number),
             is_exempt=connections.is_exempt,
-            is_single=server.is_single if fast_path and timing.defer_accept else None,
-            check_seconds=timing.check_seconds,
-            pause_factor=timing.pause_factor,
+            is_single=server.is_single if fast_path else None,
         )
         await accept_queue.open()
         stack.push_async_callback(accept_queue.shut)
@@ -123,7 +103,7 @@ async def serve_http(
         await accept_queue.stop_holding_back(http.stop_delay_seconds)
 
 
-async def _drain(connections: ConnectionTable, server: Server, seconds: float) -> None:
-    await connections.drain(seconds)
+async def _drain(connections: ConnectionTable, server: Server) -> None:
+    await connections.drain(DRAIN_SECONDS)
     await server.shutdown(0.5)  # cancels the handlers that are left
     connections.abort_all()

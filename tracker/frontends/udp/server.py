@@ -174,10 +174,10 @@ class UdpServer:
             answer(_CRASHED)
         self._later_number -= 1
 
-    async def drain(self, seconds: float) -> None:
+    async def drain(self) -> None:
         """Waits for the replies of requests in flight."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(DRAIN_SECONDS):
                 while self.waiting:
                     await asyncio.sleep(_DRAIN_STEP_SECONDS)
 
@@ -351,7 +351,6 @@ async def serve_udp(
     count: Count,
     clock: Callable[[], float] = time.time,
     timer: Callable[[], float] = time.monotonic,
-    drain_seconds: float = DRAIN_SECONDS,
 ) -> AsyncIterator[Callable[[], None]]:
     """Serves on ``sockets``, which it closes, until the block is left. ``secret`` keys the connection ids.
 
@@ -379,7 +378,7 @@ async def serve_udp(
             stack.callback(each.close)
         stack.callback(flush)
         await stack.enter_async_context(running(keep_flushing, server.run_later))
-        stack.push_async_callback(server.drain, drain_seconds)
+        stack.push_async_callback(server.drain)
         for each in sockets:
             loop.add_reader(each.socket, UdpProtocol(server, each).read)
             stack.callback(loop.remove_reader, each.socket)
