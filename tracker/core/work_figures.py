@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from tracker.bittorrent import info_hash_of
 from tracker.core.work_holdings import average_seeders
@@ -28,26 +28,13 @@ MAX_CACHED = 256
 _Read = TypeVar("_Read")
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A finished item as shown publicly: without address."""
+class Finished(NamedTuple):
+    """A finished item."""
 
     id: str
     """The id in the log's stream."""
-    at: int
-    """Epoch seconds."""
-    item: str
-    """Empty for a private torrent."""
-    claimant: str
-    """The name of a user who has one."""
-    bytes: int
-    """As reported."""
-    domain_bytes: Mapping[str, int]
-    seconds: int
-    """Seed time verified."""
-    version: str
-    title: str = ""
-    """The name of a torrent."""
+    shown: dict[str, Any]
+    """What is public of it: no address, the name of a user who has one, no name of a private torrent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,14 +184,27 @@ class WorkFigures:
 
     async def _shown(self, project: Project, entries: Sequence[LogEntry]) -> list[Finished]:
         """With the names of users and torrents. Leaves out items that are private torrents, or no longer registered."""
-        found = [finished_of(entry) for entry in entries]
-        names = await self._names(project, {each.claimant for each in found})
-        found = [replace(each, claimant=names.get(each.claimant, each.claimant)) for each in found]
-        if project.kind != "seeding":
-            return found
-        shown = await self._open_torrents([each.item for each in found])
+        claims = [finished_claim(entry) for entry in entries]
+        names = await self._names(project, {claim.claimant for claim in claims})
+        titles = {claim.item: "" for claim in claims}
+        if project.kind == "seeding":
+            titles = await self._open_torrents(list(titles))
         return [
-            replace(each, title=shown[each.item]) if each.item in shown else replace(each, item="") for each in found
+            Finished(
+                claim.id,
+                {
+                    "item": claim.item if claim.item in titles else "",
+                    "downloader": names.get(claim.claimant, claim.claimant),
+                    "at": int(claim.at),
+                    "bytes": claim.total_bytes,
+                    "domain_bytes": {name: number for name, number in claim.bytes.items() if name},
+                    "seconds": claim.seconds,
+                    "version": claim.version,
+                    "title": titles.get(claim.item, ""),
+                    "periods": periods_of(int(claim.at)),
+                },
+            )
+            for claim in claims
         ]
 
     async def _open_torrents(self, items: Sequence[str]) -> dict[str, str]:
@@ -259,17 +259,3 @@ def columns_of(project: Project) -> list[str]:
     if project.verify == "none":
         return ["items", "bytes"]
     return ["seconds", "items"] if project.verify == "address" else ["seconds", "items", "bytes"]
-
-
-def finished_of(entry: LogEntry) -> Finished:
-    claim = finished_claim(entry)
-    return Finished(
-        id=claim.id,
-        at=int(claim.at),
-        item=claim.item,
-        claimant=claim.claimant,
-        bytes=claim.total_bytes,
-        domain_bytes={name: number for name, number in claim.bytes.items() if name},
-        seconds=claim.seconds,
-        version=claim.version,
-    )

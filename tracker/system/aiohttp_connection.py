@@ -133,23 +133,20 @@ class GuardedConnection(RequestHandler):
 
 
 class ProxiedConnection(GuardedConnection):
-    """One whose client may be named by the PROXY header of a trusted proxy. ``address`` is that of the other end, or of
+    """One whose client may be named by the PROXY header of one of ``proxies``. ``address`` is that of the other end, or of
     the client that the header names; ``trusted``: it is a trusted proxy. PROXY headers are required where ``_preface``
     is not None at first, and not expected elsewhere."""
 
-    __slots__ = ("_preface", "address", "named", "trusted")
+    __slots__ = ("_preface", "_proxies", "address", "named", "trusted")
 
-    def __init__(self, server: "GuardedServer", **options: Any) -> None:
+    def __init__(self, server: "GuardedServer", proxies: TrustedNetworks, **options: Any) -> None:
         super().__init__(server, **options)
+        self._proxies = proxies
         self._preface: bytes | None = None
         self.address = NO_ADDRESS
         self.trusted = False
         self.named = False
         """Whether a PROXY header has given ``address``: then it may be a client on the proxy's own host."""
-
-    @property
-    def proxies(self) -> TrustedNetworks:
-        raise NotImplementedError
 
     def on_bad_header(self, *, missing: bool) -> None:
         """A required PROXY header is missing or malformed. The connection is closed."""
@@ -173,7 +170,7 @@ class ProxiedConnection(GuardedConnection):
             return b""
         self._preface = None
         if header.source is not None:
-            self.address, self.trusted = header.source, header.source in self.proxies
+            self.address, self.trusted = header.source, header.source in self._proxies
             self.named = True
         return buffer[header.length :]
 

@@ -184,7 +184,7 @@ async def test_streams_end_when_the_listener_stops(site: Site) -> None:
 
 
 def entry(number: int) -> Finished:
-    return Finished(f"{number}-0", 0, f"item{number}", "volunteer_1", 0, {}, 0, "")
+    return Finished(f"{number}-0", {"item": f"item{number}"})
 
 
 class Log:

@@ -21,7 +21,7 @@ from tests.store.work.harness import rank
 from tests.volunteer.programs import PASSWORD, USER, Program, program
 from tests.waiting import until
 from tracker.core.work_figures import WorkFigures
-from tracker.frontends.work.rendering import days_text, size_text
+from tracker.frontends.work.public import amount_text, size_text
 
 HOSTILE = "<script>alert(1)</script>&\"'"
 
@@ -116,7 +116,7 @@ def test_sizes_and_days_are_readable() -> None:
     assert [size_text(n) for n in (0, 1, 1023, 1024, 5 * 2**30, 2**53)] == [
         *("0 B", "1 B", "1,023 B", "1.0 KiB", "5.0 GiB", "8.0 PiB")
     ]
-    assert days_text(86_400 * 1.25) == "1.2 d"
+    assert amount_text(108_000, "seconds") == "1.2 d"
 
 
 @pytest.fixture
@@ -335,8 +335,8 @@ async def test_nothing_public_names_a_private_torrent(torrents: Site) -> None:
         assert names[1] not in text
     project = await torrents.store.work.projects.get("seeds")
     last = await WorkFigures(torrents.store, torrents.store.clock).finished_after(project, "0-0", 9)
-    assert [each.item for each in last] == [names[0], ""]
-    assert last[0].title.startswith(HOSTILE) and last[1].title == ""
+    assert [each.shown["item"] for each in last] == [names[0], ""]
+    assert last[0].shown["title"].startswith(HOSTILE) and last[1].shown["title"] == ""
 
 
 async def test_the_page_names_users_and_torrents(torrents: Site) -> None:

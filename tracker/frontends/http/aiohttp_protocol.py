@@ -82,7 +82,7 @@ class Connection(ProxiedConnection):
     )
 
     def __init__(self, manager: "Server", **options: Any) -> None:
-        super().__init__(manager, **options)
+        super().__init__(manager, manager.rules.trusted, **options)
         # aiohttp's own stops only after 32 requests.
         self._parser = HttpRequestParser(
             self,
@@ -234,10 +234,6 @@ class Connection(ProxiedConnection):
     def on_head_too_long(self) -> None:
         self._rules.malformed(None)
         self.force_close()
-
-    @property
-    def proxies(self) -> TrustedNetworks:
-        return self._rules.trusted
 
     def on_bad_header(self, *, missing: bool) -> None:
         self._rules.malformed(ProxyMismatch(PROXY_HEADER_MISSING) if missing else None)

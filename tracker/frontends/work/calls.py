@@ -15,7 +15,7 @@ OK = "OK\n"
 class Calls(Handlers):
     async def _read(self, request: web.Request) -> tuple[Claimant, Fields]:
         fields = await read_fields(request, self.body_seconds)
-        return await self.work.claimant(self.project_name(request), self.senders.sender(request, fields)), fields
+        return await self.work.claimant(self.project_name(request), self.sender(request, fields)), fields
 
     async def request(self, request: web.Request) -> web.Response:
         claimant, fields = await self._read(request)
@@ -95,7 +95,7 @@ class Calls(Handlers):
         return web.Response(text=OK)
 
     async def mine(self, request: web.Request) -> web.Response:
-        sender = self.senders.sender(request, Fields(), name=request.query.get("downloader", ""))
+        sender = self.sender(request, Fields(), name=request.query.get("downloader", ""))
         claimant = await self.work.claimant(self.project_name(request), sender)
         return json_reply({"items": [_held(each, claimant) for each in await self.work.mine(claimant)]})
 

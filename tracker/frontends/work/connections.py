@@ -5,6 +5,7 @@ connections, a deadline for each head, and the PROXY header of trusted proxies.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -34,17 +35,18 @@ class Limits:
 
 
 class Connection(ProxiedConnection):
-    __slots__ = ("_head_timer", "_server", "counted")
+    __slots__ = ("_head_timer", "_server", "network")
 
     def __init__(self, server: "Server", **options: Any) -> None:
-        super().__init__(server, **options)
+        super().__init__(server, server.proxies, **options)
         self._server = server
         self._head_timer: asyncio.TimerHandle | None = None
-        self.counted = b""
-        """The network that the connection counts for; empty for none."""
+        self.network = b""
+        """The network for whose limit the connection counts; empty for none."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.address, self.trusted = peer_of(transport, self.proxies or None)
+        self.address, self.trusted = peer_of(transport, self._proxies or None)
+        self.network = b"" if self.trusted else bytes(self.address[:8])
         if self.trusted and self._server.proxy_protocol:
             self._preface = b""
         super().connection_made(transport)
@@ -69,8 +71,8 @@ class Connection(ProxiedConnection):
             self._start_head_timer()
 
     @property
-    def proxies(self) -> TrustedProxies:
-        return self._server.proxies
+    def idle(self) -> bool:
+        return self.waits_for_request and not self._force_close
 
     def on_bad_header(self, *, missing: bool) -> None:
         if missing:
@@ -122,9 +124,7 @@ class Server(GuardedServer):
         self.proxy_protocol = proxy_protocol
         self._told = set[str]()
         self._own_limits = limits
-        self._open: dict[Connection, None] = {}
-        """In the order of their age."""
-        self._by_network: dict[bytes, dict[Connection, None]] = {}
+        self._of_network: Counter[bytes] = Counter()
         super().__init__(handler, ConnectionLimits(limits.idle_seconds), access_log=None, **options)
 
     def mismatch(self, text: str) -> None:
@@ -139,35 +139,20 @@ class Server(GuardedServer):
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        connection = cast(Connection, handler)
-        if connection.address and not connection.trusted:
-            connection.counted = bytes(connection.address[:8])
-        neighbours = self._by_network.setdefault(connection.counted, {})
-        if connection.counted and len(neighbours) >= self._own_limits.per_network:
-            has_room = self._make_room(neighbours)
-        else:
-            has_room = len(self._open) < self._own_limits.connections or self._make_room(self._open)
-        if not has_room:
-            transport.abort()
+        network = cast(Connection, handler).network
+        self._of_network[network] += 1
+        is_crowded = bool(network) and self._of_network[network] > self._own_limits.per_network
+        if not is_crowded and len(self._connections) <= self._own_limits.connections:
             return
-        self._open[connection] = self._by_network.setdefault(connection.counted, neighbours)[connection] = None
-
-    def _make_room(self, among: dict[Connection, None]) -> bool:
-        """Closes the oldest idle one."""
-        idle = next((one for one in among if one.waits_for_request), None)
-        if idle is None:
-            return False
-        self._forget(idle)
-        idle.force_close()
-        return True
-
-    def _forget(self, connection: Connection) -> None:
-        self._open.pop(connection, None)
-        neighbours = self._by_network.get(connection.counted, {})
-        neighbours.pop(connection, None)
-        if not neighbours:
-            self._by_network.pop(connection.counted, None)
+        for one in cast(dict[Connection, Any], self._connections):  # the oldest first
+            if one is not handler and one.idle and (one.network == network or not is_crowded):
+                one.force_close()
+                return
+        transport.abort()
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        self._forget(cast(Connection, handler))
+        network = cast(Connection, handler).network
+        self._of_network[network] -= 1
+        if not self._of_network[network]:
+            del self._of_network[network]

@@ -6,18 +6,19 @@ All streams of a project share one reading of the log and of the counts of items
 import asyncio
 import re
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import orjson
 from aiohttp import web
 
 from tracker.bittorrent import Address
 from tracker.core.work import Refused
-from tracker.core.work_figures import Finished, periods_of
+from tracker.core.work_figures import Finished
 from tracker.errors import StoreUnavailable
 from tracker.frontends.work.requests import Handlers
 
@@ -129,7 +130,8 @@ class Live(Handlers):
     """GET live."""
 
     def __post_init__(self) -> None:
-        self._tails: dict[str, tuple[Tail, int]] = {}
+        self._tails = WeakValueDictionary[str, Tail]()
+        """The tail that the streams of each project share."""
         self._streams: Counter[Address] = Counter()
         self._stopping = asyncio.Event()
 
@@ -138,7 +140,7 @@ class Live(Handlers):
         last = request.headers.get("Last-Event-ID", request.query.get("after", ""))
         if last and not _ID.fullmatch(last):
             raise Refused("malformed", "Last-Event-ID is no id of the log")
-        address = self.senders.address(request)
+        address = self.address(request)
         net = Address(address if len(address) == 4 else address[:8])
         if self._stopping.is_set() or self._streams.total() >= MAX_STREAMS or self._streams[net] >= MAX_PER_NETWORK:
             raise web.HTTPServiceUnavailable
@@ -148,28 +150,17 @@ class Live(Handlers):
             read, count = partial(self.figures.finished_after, project), partial(self.figures.counts, project)
             if not last or order_of(last) > order_of(newest):  # of a log that was restored or deleted since
                 last = newest
-            with self._tail(project.name, read, newest, count) as tail:
-                return await _stream(request, tail, last, self._stopping)
+            tail = self._tails.get(project.name)
+            if tail is None:
+                self._tails[project.name] = tail = Tail(read, newest, asyncio.get_running_loop().time, count)
+            return await _stream(request, tail, last, self._stopping)
         finally:
             self._streams -= Counter([net])
-
-    @contextmanager
-    def _tail(self, project: str, read: Read, newest: str, count: Count) -> Iterator[Tail]:
-        """The tail that the project's streams share; it is kept as long as there is one."""
-        found = self._tails.get(project)
-        tail, users = found or (Tail(read, newest, asyncio.get_running_loop().time, count), 0)
-        self._tails[project] = tail, users + 1
-        try:
-            yield tail
-        finally:
-            tail, users = self._tails.pop(project)
-            if users > 1:
-                self._tails[project] = tail, users - 1
 
     async def stop(self, _app: web.Application) -> None:
         """Ends all streams."""
         self._stopping.set()
-        for tail, _ in self._tails.values():
+        for tail in list(self._tails.values()):
             tail.wake()
 
 
@@ -204,19 +195,5 @@ async def _send(response: web.StreamResponse, data: bytes) -> None:
         await response.write(data)
 
 
-def shown(entry: Finished) -> dict[str, object]:
-    return {
-        "item": entry.item,
-        "downloader": entry.claimant,
-        "at": entry.at,
-        "bytes": entry.bytes,
-        "domain_bytes": entry.domain_bytes,
-        "seconds": entry.seconds,
-        "version": entry.version,
-        "title": entry.title,
-        "periods": periods_of(entry.at),
-    }
-
-
 def event(entry: Finished) -> bytes:
-    return b"id: %b\nevent: done\ndata: %b\n\n" % (entry.id.encode(), orjson.dumps(shown(entry)))
+    return b"id: %b\nevent: done\ndata: %b\n\n" % (entry.id.encode(), orjson.dumps(entry.shown))

@@ -1,17 +1,20 @@
 """What is public of a project: figures, the state of an item, needed torrents, the page."""
 
+import math
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import cache, partial
 from importlib.resources import files
 
+import jinja2
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from tracker.core.work import Project, Refused
 from tracker.core.work_figures import CACHED_SECONDS, Figures, Needed, columns_of, counts_of
-from tracker.frontends.work.live import order_of, shown
-from tracker.frontends.work.rendering import environment
+from tracker.frontends.work.live import order_of
 from tracker.frontends.work.replies import PRIVATE, json_reply
 from tracker.frontends.work.requests import Fields, Handlers
 
@@ -29,6 +32,36 @@ POLICY = (
     "form-action 'none'; frame-ancestors 'none'"
 )
 STATIC: Mapping[str, str] = {"work.js": "text/javascript", "work.css": "text/css"}
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 cannot hold, not even escaped."""
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """The templates, which escape everything. Cached, because they are slow to compile."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("tracker.frontends.work", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(size=size_text, amount=amount_text, xml=partial(_NOT_XML.sub, "\ufffd"))
+    return made
+
+
+def size_text(number: float) -> str:
+    """Bytes in binary units; an item of 0 bytes too."""
+    unit = min(len(_UNITS) - 1, int(math.log(number, 1024))) if number >= 1 else 0
+    return f"{number / 1024**unit:,.{min(unit, 1)}f} {_UNITS[unit]}"
+
+
+def amount_text(number: int, column: str) -> str:
+    """A number of items, bytes or seconds."""
+    if column == "items":
+        return f"{number:,}"
+    return size_text(number) if column == "bytes" else f"{number / 86_400:,.1f} d"
 
 
 @dataclass(eq=False)
@@ -65,7 +98,7 @@ class Public(Handlers):
         return [_needed(each) for each in await self.figures.needed(project, LISTED_ITEMS)]
 
     async def feed(self, request: web.Request) -> web.Response:
-        sender = self.senders.sender(request, Fields(), passkey=request.query.get("passkey", ""))
+        sender = self.sender(request, Fields(), passkey=request.query.get("passkey", ""))
         project = await self.project(request)
         if project.kind != "seeding":
             raise Refused("no project", "this project has no feed")
@@ -83,10 +116,8 @@ class Public(Handlers):
         items = [self._feed_item(each, announce_url) for each in found]
         page = self.links.page_url(request, project.name)
         feed = self._feed.render(title=project.title or project.name, link=page, minutes=FEED_MINUTES, items=items)
-        reply = web.Response(body=feed.encode())
-        reply.headers["Content-Type"] = "application/rss+xml; charset=utf-8"
-        reply.headers["Cache-Control"] = PRIVATE
-        return reply
+        headers = {"Content-Type": "application/rss+xml; charset=utf-8", "Cache-Control": PRIVATE}
+        return web.Response(body=feed.encode(), headers=headers)
 
     def _feed_item(self, needed: Needed, announce_url: str | None) -> dict[str, object]:
         """The URL is that of a .torrent file, or a magnet link."""
@@ -116,11 +147,9 @@ class Public(Handlers):
             titles=_TITLES,
             domain_bytes=figures.domain_bytes,
             shown=SHOWN_ROWS,
-            last=figures.last,
+            last=[entry.shown for entry in figures.last],
         )
-        reply = web.Response(text=text, content_type="text/html")
-        reply.headers["Content-Security-Policy"] = POLICY
-        return _shared(reply)
+        return _shared(web.Response(text=text, content_type="text/html", headers={"Content-Security-Policy": POLICY}))
 
     async def to_page(self, request: web.Request) -> web.Response:
         """The links of the page are relative to its own folder."""
@@ -131,9 +160,8 @@ class Public(Handlers):
         name = request.match_info["file"]
         if name not in self._static:
             raise web.HTTPNotFound
-        reply = web.Response(body=self._static[name], content_type=STATIC[name], charset="utf-8")
-        reply.headers["Cache-Control"] = "public, max-age=3600"
-        return reply
+        headers = {"Content-Type": f"{STATIC[name]}; charset=utf-8", "Cache-Control": "public, max-age=3600"}
+        return web.Response(body=self._static[name], headers=headers)
 
 
 def _charts(figures: Figures) -> dict[str, object]:
@@ -161,7 +189,7 @@ def _figures(figures: Figures) -> dict[str, object]:
             ]
             for span, ranks in figures.ranks.items()
         },
-        "last": [shown(entry) for entry in figures.last if order_of(entry.id) <= until],
+        "last": [entry.shown for entry in figures.last if order_of(entry.id) <= until],
         **_charts(figures),
     }
 

@@ -86,13 +86,19 @@ def parse_fields(body: bytes) -> Fields:
     return Fields(**values)
 
 
-class Senders:
-    """Finds out who sends a request. ``proxies`` are the networks whose forwarding headers are trusted; ``refused``
-    counts a request by the text of its refusal."""
+@dataclass(eq=False)
+class Handlers:
+    """What the handlers of requests need. ``proxies`` are the networks whose forwarding headers are trusted;
+    ``refused`` counts a request by the text of its refusal. ``default`` is the project of paths without a name,
+    ``body_seconds`` the time for a body."""
 
-    def __init__(self, proxies: TrustedProxies, refused: Callable[[str], None]) -> None:
-        self._proxies = proxies
-        self._refused = refused
+    work: WorkRequests
+    figures: WorkFigures
+    proxies: TrustedProxies
+    refused: Callable[[str], None]
+    links: Links
+    default: str
+    body_seconds: float
 
     def address(self, request: web.Request) -> Address:
         """The packed address of the client. Raises Refused when a proxy does not name it."""
@@ -100,9 +106,9 @@ class Senders:
         address = connection.address
         forwarded_for, forwarded = headers.getall("X-Forwarded-For", ()), headers.getall("Forwarded", ())
         if connection.trusted and not (connection.named and not forwarded_for and not forwarded):
-            address = named_client(address, forwarded_for, forwarded, self._proxies)
+            address = named_client(address, forwarded_for, forwarded, self.proxies)
         if not address:
-            self._refused(ADDRESS_HIDDEN)
+            self.refused(ADDRESS_HIDDEN)
             raise Refused("malformed", ADDRESS_HIDDEN)
         return address
 
@@ -116,19 +122,6 @@ class Senders:
             passkey=bearer[1] if bearer else sent.passkey or passkey,
             user_agent=request.headers.get("User-Agent", ""),
         )
-
-
-@dataclass(eq=False)
-class Handlers:
-    """What the handlers of requests need. ``default`` is the project of paths without a name, ``body_seconds`` the time
-    for a body."""
-
-    work: WorkRequests
-    figures: WorkFigures
-    senders: Senders
-    links: Links
-    default: str
-    body_seconds: float
 
     def project_name(self, request: web.Request) -> str:
         return request.match_info.get("project", self.default)

@@ -19,7 +19,7 @@ from tracker.frontends.work.connections import Limits, Server
 from tracker.frontends.work.live import Live
 from tracker.frontends.work.public import Public
 from tracker.frontends.work.replies import PRIVATE, Links, refusal
-from tracker.frontends.work.requests import MAX_BODY_BYTES, Senders
+from tracker.frontends.work.requests import MAX_BODY_BYTES, Handlers
 from tracker.refusals import Refusal
 from tracker.settings.model import Settings
 from tracker.system.aiohttp_connection import accepting, describe
@@ -57,10 +57,10 @@ async def serve_work(
     def refused(text: str) -> None:
         failures.count(Refusal(text).label, "other")
 
-    senders = Senders(proxies, refused)
-    guard = _guard(senders, address_limit, clock, legacy_status=settings.work.legacy_status)
-    shared = (work, figures, senders, Links(settings, listening), settings.work.default, limits.body_seconds)
-    app = make_app(Calls(*shared), Public(*shared), Live(*shared), guard)
+    shared = (work, figures, proxies, refused, Links(settings, listening), settings.work.default, limits.body_seconds)
+    calls = Calls(*shared)
+    guard = _guard(calls, address_limit, clock, legacy_status=settings.work.legacy_status)
+    app = make_app(calls, Public(*shared), Live(*shared), guard)
     listeners = await open_listeners(settings.work.listen)
     protocol = settings.http.proxy_protocol
     build = functools.partial(Server, limits=limits, proxies=proxies, refused=refused, proxy_protocol=protocol)
@@ -116,15 +116,15 @@ async def _add_headers(_request: web.Request, response: web.StreamResponse) -> N
 
 
 def _guard(
-    senders: Senders, address_limit: WorkLimits, clock: Callable[[], float], *, legacy_status: bool
+    handlers: Handlers, address_limit: WorkLimits, clock: Callable[[], float], *, legacy_status: bool
 ) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         """The only middleware: limits requests by address, and turns every exception into a response."""
         try:
-            wait = address_limit.wait_seconds(senders.address(request), clock())
+            wait = address_limit.wait_seconds(handlers.address(request), clock())
             if wait > 0:
-                return _too_many(wait)
+                return _later(429, "too many requests from your address\n", wait)
             return await handler(request)
         except Refused as error:
             return refusal(error, legacy_status=legacy_status)
@@ -133,9 +133,7 @@ def _guard(
         except ClientError as error:
             return refusal(Refused("malformed", error.text), legacy_status=legacy_status)
         except StoreUnavailable:
-            reply = web.Response(status=503, text="store unavailable; try again later\n")
-            reply.headers["Retry-After"] = str(RETRY_SECONDS)
-            return reply
+            return _later(503, "store unavailable; try again later\n", RETRY_SECONDS)
         except web.HTTPException as error:
             if error.status < 400:
                 raise
@@ -152,10 +150,8 @@ def _guard(
     return guard
 
 
-def _too_many(seconds: float) -> web.Response:
-    reply = web.Response(status=429, text="too many requests from your address\n")
-    reply.headers["Retry-After"] = str(math.ceil(seconds))
-    return reply
+def _later(status: int, text: str, seconds: float) -> web.Response:
+    return web.Response(status=status, text=text, headers={"Retry-After": str(math.ceil(seconds))})
 
 
 def _route(request: web.Request) -> str:
