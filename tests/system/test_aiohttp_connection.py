@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,9 +11,8 @@ from aiohttp.http_exceptions import BadHttpMessage
 from aiohttp.web_protocol import RequestHandler
 
 from tests.raw_http import connect
-from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer
+from tracker.system.aiohttp_connection import GuardedConnection, GuardedServer
 
-LIMITS = ConnectionLimits(max_line_bytes=1000, max_header_bytes=1000, max_headers=64, idle_seconds=60.0)
 LARGE = b"x" * 30_000_000
 
 
@@ -34,8 +32,8 @@ class Connection(GuardedConnection):
 class Server(GuardedServer):
     """``lost`` is set when a connection has ended."""
 
-    def __init__(self, limits: ConnectionLimits = LIMITS) -> None:
-        super().__init__(reply, limits)
+    def __init__(self, idle_seconds: float = 60.0) -> None:
+        super().__init__(reply, idle_seconds, max_line_size=1000, max_field_size=1000)
         self.lost = asyncio.Event()
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
@@ -99,8 +97,7 @@ async def test_a_handler_that_raises_gets_the_reply_of_the_port() -> None:
 
 async def test_a_client_that_does_not_read_its_reply_is_disconnected() -> None:
     """The client reads nothing until the server has given up, which ``Server.lost`` says."""
-    limits = dataclasses.replace(LIMITS, idle_seconds=0.05)
-    server = Server(limits)
+    server = Server(idle_seconds=0.05)
     async with port(server) as address:
         reader, writer = await asyncio.open_connection(*address.split(":"), limit=1024)
         writer.write(head("/large"))

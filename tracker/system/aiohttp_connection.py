@@ -12,7 +12,6 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from traceback import walk_tb
 from typing import Any, ClassVar, cast
 
@@ -28,34 +27,22 @@ from tracker.wire.proxy import TrustedNetworks, begins_proxy_header, parse_proxy
 
 NO_ADDRESS = Address(b"")
 """The address of a client on a unix socket."""
-MAX_LINE_BYTES = 8190
-MAX_HEADER_BYTES = 8190
 MAX_HEADERS = 64
 """Header lines in one request: BitTorrent clients send fewer than 10, browsers behind proxies fewer than 40."""
 LINGER_SECONDS = 1.0
 """How long the unread rest of a request body is discarded before the connection is closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """``idle_seconds`` applies between two requests, and to a client that does not read its reply."""
-
-    idle_seconds: float
-    max_line_bytes: int = MAX_LINE_BYTES
-    max_header_bytes: int = MAX_HEADER_BYTES
-
-
 class GuardedConnection(RequestHandler):
     """``_body`` is the body of the last request parsed; ``_head_bytes`` counts the head that is not complete yet."""
 
-    __slots__ = ("_body", "_head_bytes", "_limits", "_socket_transport", "_stall_timer")
+    __slots__ = ("_body", "_head_bytes", "_socket_transport", "_stall_timer")
 
     client_errors: ClassVar[tuple[type[BaseException], ...]] = (HttpProcessingError, RequestPayloadError, OSError)
     """Errors that a client causes; they are not logged."""
 
     def __init__(self, server: "GuardedServer", **options: Any) -> None:
         super().__init__(server, **options)
-        self._limits = server.connection_limits
         self._head_bytes = 0
         self._body: StreamReader = EMPTY_PAYLOAD
         # aiohttp forgets its transport when it closes it, which is before the last bytes have left.
@@ -81,7 +68,7 @@ class GuardedConnection(RequestHandler):
             self._body = self._messages[-1][1]
         elif between_bodies and not self._close:
             self._head_bytes += len(data)
-            if self._head_bytes > self._limits.max_line_bytes + self._limits.max_header_bytes:
+            if self._head_bytes > self.max_line_size + self.max_field_size:
                 self.on_head_too_long()
 
     def on_head_too_long(self) -> None:
@@ -96,7 +83,7 @@ class GuardedConnection(RequestHandler):
         """The client does not read its reply. It gets as long as an idle one, then the connection is aborted."""
         super().pause_writing()
         if self._socket_transport is not None and self._stall_timer is None:
-            self._stall_timer = self._loop.call_later(self._limits.idle_seconds, self._socket_transport.abort)
+            self._stall_timer = self._loop.call_later(self.keepalive_timeout, self._socket_transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -191,17 +178,15 @@ def peer_of(transport: asyncio.BaseTransport, proxies: TrustedNetworks | None) -
 
 
 class GuardedServer(web.Server):
-    """aiohttp's low-level server; a subclass builds its connections in ``__call__``."""
+    """aiohttp's low-level server; a subclass builds its connections in ``__call__``. ``idle_seconds`` applies between
+    two requests, and to a client that does not read its reply."""
 
     def __init__(
-        self, handler: Callable[[Any], Awaitable[web.StreamResponse]], limits: ConnectionLimits, **options: Any
+        self, handler: Callable[[Any], Awaitable[web.StreamResponse]], idle_seconds: float, **options: Any
     ) -> None:
-        self.connection_limits = limits
         super().__init__(
             handler,
-            keepalive_timeout=limits.idle_seconds,
-            max_line_size=limits.max_line_bytes,
-            max_field_size=limits.max_header_bytes,
+            keepalive_timeout=idle_seconds,
             max_headers=MAX_HEADERS,
             lingering_time=LINGER_SECONDS,
             auto_decompress=False,  # neither port takes compressed bodies, and a small body stays small

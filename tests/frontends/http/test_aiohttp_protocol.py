@@ -77,7 +77,7 @@ async def test_one_request_is_parsed_at_a_time_wherever_the_bytes_are_split(body
     sent = b"".join(several)
     settings = HttpSettings(trusted_proxies=("127.0.0.1/32",))
     front = HttpHandler(tracker, LiveSettings(Settings(http=settings)))
-    server = Server(front.handle, front.rules, ConnectionTable(settings, tracker.refused), access_log=None)
+    server = Server(front, ConnectionTable(settings, tracker.refused), access_log=None)
     for cut in range(1, len(sent) if body else len(first) + 1):
         wire = MemoryTransport(asyncio.get_running_loop(), "127.0.0.1")
         wire.open(FastHttpProtocol(FastHttpServer(front, server, fast_path=False)))
@@ -277,7 +277,7 @@ async def test_connections_accepted_while_stopping_are_closed() -> None:
     """The listener is closed by then, but a connection may have been accepted just before."""
     tracker = RecordingTracker()
     front = front_end.HttpHandler(tracker, LiveSettings(Settings()))
-    server = Server(front.handle, front.rules, ConnectionTable(HttpSettings(), tracker.refused), access_log=None)
+    server = Server(front, ConnectionTable(HttpSettings(), tracker.refused), access_log=None)
     fast_server = FastHttpServer(front, server)
     await server.table.drain(1)
     ours, theirs = socket.socketpair()

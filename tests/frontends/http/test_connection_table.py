@@ -198,7 +198,7 @@ async def test_the_size_of_a_head_is_limited(before: bytes) -> None:
 async def test_the_hand_over_does_not_extend_the_deadline_of_a_head() -> None:
     tracker, http = RecordingTracker(), HttpSettings()
     front = HttpHandler(tracker, LiveSettings(Settings(http=http)))
-    server = Server(front.handle, front.rules, ConnectionTable(http, tracker.refused), access_log=None)
+    server = Server(front, ConnectionTable(http, tracker.refused), access_log=None)
     fast = FastHttpProtocol(FastHttpServer(front, server))
     wire = MemoryTransport(asyncio.get_running_loop(), "11.0.0.1")
     wire.open(fast)

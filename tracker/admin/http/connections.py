@@ -19,7 +19,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from tracker.admin.http.cookies import came_by_tls, cookie_of
 from tracker.admin.http.problems import Handler, Problem, from_http, internal
-from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer, accepting
+from tracker.system.aiohttp_connection import GuardedConnection, GuardedServer, accepting
 from tracker.system.listeners import Listener
 from tracker.system.logger import Logger
 
@@ -152,7 +152,7 @@ class Server(GuardedServer):
         self._anonymous_bodies: dict[Connection, None] = {}
         super().__init__(
             functools.partial(_handle, handler, limits),
-            ConnectionLimits(limits.idle_seconds),
+            limits.idle_seconds,
             request_factory=functools.partial(request_factory, _cls=Request),
             access_log=None,
             **options,

@@ -16,8 +16,7 @@ a malformed request.
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, cast
 
 from aiohttp import web
@@ -27,13 +26,12 @@ from aiohttp.http_parser import HttpRequestParser
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
-from tracker.frontends.http.aiohttp_messages import Answer, Request, with_host
+from tracker.frontends.http.aiohttp_messages import Request, with_host
 from tracker.frontends.http.connection_table import ConnectionTable
+from tracker.frontends.http.handler import HttpHandler, ProxyMismatch
 from tracker.refusals import PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
-from tracker.settings.public import HttpSettings
-from tracker.system.aiohttp_connection import ConnectionLimits, GuardedServer, ProxiedConnection, describe
+from tracker.system.aiohttp_connection import GuardedServer, ProxiedConnection, describe
 from tracker.system.logger import Logger
-from tracker.wire.proxy import TrustedNetworks
 
 _MAX_READ_AHEAD = 32768
 """Unparsed bytes after which reading pauses until the answer is sent. The last read may add as many again."""
@@ -46,22 +44,6 @@ _NO_DEADLINE = sys.maxsize
 log = Logger(__name__)
 
 
-class ProxyMismatch(Exception):
-    """A connection begins with a PROXY header, or with none, against the setting. Its argument is the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What all connections of a server share."""
-
-    settings: HttpSettings
-    trusted: TrustedNetworks
-    malformed: Callable[[BaseException | None], Answer]
-    """The answer to what aiohttp refused before a handler ran. It closes the connection."""
-    crashed: Callable[[BaseException | None], Answer]
-    """The answer for a handler that raised. It closes the connection."""
-
-
 class Connection(ProxiedConnection):
     """See the head of this module. The fast protocol sets ``address`` and ``trusted``."""
 
@@ -69,9 +51,9 @@ class Connection(ProxiedConnection):
         "_ahead",
         "_answering",
         "_half_closed",
+        "_http_handler",
         "_last",
         "_mismatch",
-        "_rules",
         "_seen",
         "_table",
         "_tail",
@@ -82,7 +64,7 @@ class Connection(ProxiedConnection):
     )
 
     def __init__(self, manager: "Server", **options: Any) -> None:
-        super().__init__(manager, manager.rules.trusted, **options)
+        super().__init__(manager, manager.http_handler.proxies, **options)
         # aiohttp's own stops only after 32 requests.
         self._parser = HttpRequestParser(
             self,
@@ -99,7 +81,7 @@ class Connection(ProxiedConnection):
         self._tail = 0
         self._seen = b""
         self._answering = False
-        self._rules = manager.rules
+        self._http_handler = manager.http_handler
         self._table = manager.table
         self.until = self._table.now + self._table.head_sweeps
         self._mismatch: ProxyMismatch | None = None
@@ -116,7 +98,7 @@ class Connection(ProxiedConnection):
         super().connection_made(transport)
         # Every byte that cannot leave at once starts the stall timer.
         cast(asyncio.Transport, transport).set_write_buffer_limits(high=0)
-        if self.trusted and self._rules.settings.proxy_protocol:
+        if self.trusted and self._http_handler.http.proxy_protocol:
             self._preface = b""
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -170,7 +152,7 @@ class Connection(ProxiedConnection):
             super().data_received(data)
         except Exception:  # noqa: BLE001
             # An error that aiohttp does not expect of its parser. The input caused it: no traceback.
-            self._rules.malformed(None)
+            self._http_handler.malformed(None)
             self.force_close()
         if self._request_count != requests:
             self._answering = True
@@ -232,11 +214,11 @@ class Connection(ProxiedConnection):
         return bool(self._ahead or self._tail)
 
     def on_head_too_long(self) -> None:
-        self._rules.malformed(None)
+        self._http_handler.malformed(None)
         self.force_close()
 
     def on_bad_header(self, *, missing: bool) -> None:
-        self._rules.malformed(ProxyMismatch(PROXY_HEADER_MISSING) if missing else None)
+        self._http_handler.malformed(ProxyMismatch(PROXY_HEADER_MISSING) if missing else None)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's says None, asyncio reads a bool
         """The client has closed its sending side, and may still wait for its answers, for a limited time."""
@@ -294,10 +276,10 @@ class Connection(ProxiedConnection):
             self._table.continue_in_turn(self._continue)
 
     def malformed_reply(self, error: BaseException | None) -> web.StreamResponse:
-        return self._rules.malformed(self._mismatch or error)
+        return self._http_handler.malformed(self._mismatch or error)
 
     def crash_reply(self, request: web.BaseRequest, error: BaseException | None) -> web.StreamResponse:
-        return self._rules.crashed(error)
+        return self._http_handler.crashed(error)
 
     def log_failure(self, error: Any) -> None:
         log.error("connection failed", **describe(error))
@@ -306,25 +288,16 @@ class Connection(ProxiedConnection):
 class Server(GuardedServer):
     """aiohttp's low-level server: one handler, no router, and our connections."""
 
-    def __init__(
-        self,
-        handler: Callable[[Request], Awaitable[web.StreamResponse]],
-        rules: Rules,
-        table: ConnectionTable,
-        **options: Any,
-    ) -> None:
-        self.rules = rules
+    def __init__(self, handler: HttpHandler, table: ConnectionTable, **options: Any) -> None:
+        self.http_handler = handler
         self.table = table
         self.stopping = False
         """Whether every answer closes its connection."""
-        http = rules.settings
         super().__init__(
-            handler,
-            ConnectionLimits(
-                max_line_bytes=http.max_request_line_bytes,
-                max_header_bytes=http.max_header_bytes,
-                idle_seconds=http.keepalive_seconds,
-            ),
+            handler.handle,
+            handler.http.keepalive_seconds,
+            max_line_size=handler.http.max_request_line_bytes,
+            max_field_size=handler.http.max_header_bytes,
             tcp_keepalive=False,  # the keep-alive timer is stricter
             **options,
         )

@@ -69,7 +69,7 @@ class FastHttpServer:
         self.table = aiohttp_server.table
         self.log_request = log_request
         self.fast_path = fast_path
-        self.settings = handler.rules.settings
+        self.settings = handler.http
         _, self._reads_after, self._reads_parameter = handler.passkey_forms
         # Where a query may carry a passkey, a path alone does not tell whether the request has one.
         self.open_path: Callable[[bytes], bool | None] = ({} if self._reads_parameter else _OPEN).get

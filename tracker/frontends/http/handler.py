@@ -17,11 +17,10 @@ from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, HttpProcessing
 from tracker.bittorrent import Address, ScrapeReply, is_of_a_host, is_routable, with_agent
 from tracker.core.announce import Tracker
 from tracker.frontends.http.aiohttp_messages import Answer, Request, forbidden, is_browser, user_agent_of
-from tracker.frontends.http.aiohttp_protocol import Connection, ProxyMismatch, Rules
 from tracker.refusals import ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, UPGRADE_MISSING, Busy, Refusal, SilentlyDropped
 from tracker.settings.public import HttpSettings
 from tracker.settings.reload import LiveSettings
-from tracker.system.aiohttp_connection import NO_ADDRESS, describe
+from tracker.system.aiohttp_connection import NO_ADDRESS, ProxiedConnection, describe
 from tracker.system.logger import Logger
 from tracker.wire.announce_path import Route, find_route, socket_passkey
 from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape, encode_scrape_parts, ready_text
@@ -46,6 +45,10 @@ _ROUTES = {"/announce": Route("announce"), "/scrape": Route("scrape")}
 """Routes by path, where no query carries a passkey."""
 
 
+class ProxyMismatch(Exception):
+    """A connection begins with a PROXY header, or with none, against the setting. Its argument is the reason."""
+
+
 class HttpHandler:
     """Handles the requests that aiohttp reads. The fast protocol uses its address rules and its refusals."""
 
@@ -62,7 +65,8 @@ class HttpHandler:
         self._problems = problems
         self._notices = notices
         self._settings, http = settings, settings.current.http
-        self._proxies = TrustedProxies(http.trusted_proxies)
+        self.http = http
+        self.proxies = TrustedProxies(http.trusted_proxies)
         self._encoding = asyncio.Lock()
         self._full_scrapes = WeakKeyDictionary[ScrapeReply, bytes]()
         """Their answers, as long as core/scrape.py caches the reply: one may have a hundred megabytes."""
@@ -70,7 +74,6 @@ class HttpHandler:
         self._routes = {} if self.passkey_forms.parameter else _ROUTES
         self._ip_from_private = http.ip_parameter_from_private
         self._mismatches = set[str]()
-        self.rules = Rules(http, self._proxies, malformed=self.malformed, crashed=self.crashed)
 
     @property
     def max_scrape(self) -> int:
@@ -127,7 +130,7 @@ class HttpHandler:
 
     async def _announce(self, request: Request, query: bytes, passkey: str | None) -> Answer:
         announce = parse_announce(query)
-        if self.rules.settings.keep_user_agents:
+        if self.http.keep_user_agents:
             announce = with_agent(announce, user_agent_of(request.headers))
         address = self._address(request, announce.stated_address)
         try:
@@ -161,7 +164,7 @@ class HttpHandler:
 
         Connections of trusted proxies stay open, because many clients share them.
         """
-        connection = cast(Connection, request.protocol)
+        connection = cast(ProxiedConnection, request.protocol)
         if isinstance(error, SilentlyDropped) and not connection.trusted and request.transport is not None:
             request.transport.abort()
             return Answer(b"", close=True)
@@ -173,7 +176,7 @@ class HttpHandler:
         A proxy may state an address only where its headers name no client. Otherwise any client behind it could direct
         peers to any address.
         """
-        connection, headers = cast(Connection, request.protocol), request.headers
+        connection, headers = cast(ProxiedConnection, request.protocol), request.headers
         forwarded_for = headers.getall("X-Forwarded-For", ()) if connection.trusted else ()
         forwarded = headers.getall("Forwarded", ()) if connection.trusted else ()
         trusted = connection.trusted and not (connection.named and not forwarded_for and not forwarded)
@@ -190,7 +193,7 @@ class HttpHandler:
     ) -> Address:
         """The same, for a connection from ``address``. Raises Refusal when the address is unknown."""
         if trusted:
-            address = named_client(address, forwarded_for, forwarded, self._proxies)
+            address = named_client(address, forwarded_for, forwarded, self.proxies)
         if stated is not None and self._may_state(trusted, address):
             address = stated
         if address == NO_ADDRESS:
@@ -200,7 +203,7 @@ class HttpHandler:
         return address
 
     def _may_state(self, trusted: bool, address: Address) -> bool:
-        if trusted and address in self._proxies:
+        if trusted and address in self.proxies:
             return True
         return self._ip_from_private and address != NO_ADDRESS and not is_routable(address)
 
@@ -209,17 +212,19 @@ class HttpHandler:
             request.kind = "head"
             not_ready = request.raw_path.partition("?")[0] == _READY and bool(self._problems())
             return Answer(b"", status=503 if not_ready else 200)
-        cast(Connection, request.protocol).close()  # discards a body
+        cast(ProxiedConnection, request.protocol).close()  # discards a body
         return Answer(self.refusal(Refusal("announce and scrape are GET requests")), close=True)
 
     def malformed(self, error: BaseException | None) -> Answer:
+        """The answer to what aiohttp refused before a handler ran. It closes the connection."""
         if isinstance(error, ProxyMismatch) and (text := str(error)) not in self._mismatches:
             self._mismatches.add(text)
-            value = self.rules.settings.proxy_protocol
+            value = self.http.proxy_protocol
             log.warning(text, setting="TRACKER_HTTP__PROXY_PROTOCOL", value=value)
-        return Answer(self.refusal(explain(error, self.rules.settings)), close=True)
+        return Answer(self.refusal(explain(error, self.http)), close=True)
 
     def crashed(self, error: BaseException | None) -> Answer:
+        """The answer for a handler that raised. It closes the connection."""
         return Answer(self.crash(error), close=True)
 
     def crash(self, error: BaseException | None) -> bytes:

@@ -69,8 +69,7 @@ async def serve_http(
     handler = HttpHandler(tracker, settings, problems, notices, upgrade)
     connections = ConnectionTable(http, tracker.refused)
     aiohttp_server = Server(
-        handler.handle,
-        handler.rules,
+        handler,
         connections,
         access_log=logging.getLogger(__name__) if http.access_log else None,
         access_log_class=AccessLog,

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from tracker.refusals import PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
-from tracker.system.aiohttp_connection import ConnectionLimits, GuardedServer, ProxiedConnection, describe, peer_of
+from tracker.system.aiohttp_connection import GuardedServer, ProxiedConnection, describe, peer_of
 from tracker.system.logger import Logger
 from tracker.wire.proxy import TrustedProxies
 
@@ -79,7 +79,7 @@ class Connection(ProxiedConnection):
             self._server.mismatch(PROXY_HEADER_MISSING)
 
     def _start_head_timer(self) -> None:
-        self._head_timer = self._loop.call_later(self._limits.idle_seconds, self.force_close)
+        self._head_timer = self._loop.call_later(self.keepalive_timeout, self.force_close)
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
@@ -125,7 +125,7 @@ class Server(GuardedServer):
         self._told = set[str]()
         self._own_limits = limits
         self._of_network: Counter[bytes] = Counter()
-        super().__init__(handler, ConnectionLimits(limits.idle_seconds), access_log=None, **options)
+        super().__init__(handler, limits.idle_seconds, access_log=None, **options)
 
     def mismatch(self, text: str) -> None:
         """Counts that a PROXY header is missing or unexpected, and says it once, as the announce port does."""
