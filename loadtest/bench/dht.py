@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 from loadtest.bench.sections import Section
 from tracker.bittorrent import Address, Endpoint, InfoHash
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
+from tracker.dht.announced_peers import AnnouncedPeers
 from tracker.dht.node_id import to_id
-from tracker.dht.rate_limits import InboundLimits, LimitRules
+from tracker.dht.rate_limits import InboundLimits
 from tracker.dht.responder import Family, Responder, Swarm
-from tracker.dht.table import RoutingTable, TableRules
+from tracker.dht.table import RoutingTable
 from tracker.wire.krpc import Answer, GetPeers, Node, Query, encode_answer, encode_query, parse_message
 
 CLOSEST_GOAL_MICROSECONDS = 40.0
@@ -77,14 +77,14 @@ def asked_for_peers(table: RoutingTable, packet: bytes, rng: random.Random, anno
     """All that happens between the datagram in and the datagram out, but for the swarm, which is given: 100 peers, or
     500 where as many were ``announced`` to the node."""
     own = to_id(table.entries.own)
-    families = {4: Family(table, AnnouncedPeers(own, AnnounceRules()))}
+    families = {4: Family(table, AnnouncedPeers(own))}
     asked = parse_message(packet)
     assert isinstance(asked, Query) and isinstance(asked.arguments, GetPeers)
     for number in range(announced):
         endpoint = Endpoint((0x0B000000 + number).to_bytes(4, "big") + b"\x1a\xe1")
         families[4].announced.announce(asked.arguments.info_hash, endpoint, 0, seed=number % 2 == 0)
     responder = Responder(families, rng.randbytes(32), version=b"SK01")
-    limits = InboundLimits(LimitRules(1e9, 1e9, 1e9, 1e9, 1e9), 0)
+    limits = InboundLimits(0, address_rate=1e9, address_burst=1e9, total_rate=1e9, total_burst=1e9, answer_bytes=1e9)
     source = Endpoint(b"\x09\x09\x09\x09\x1a\xe1")
     peers = [Endpoint(number.to_bytes(4, "big") + b"\x1a\xe1") for number in range(announced or 100)]
     swarm = Swarm(True, peers[: len(peers) // 2], peers[len(peers) // 2 :])
@@ -104,7 +104,7 @@ def filled_table(rng: random.Random, *, fitting: bool = True) -> RoutingTable:
     """A table with exactly 2,000 nodes, a full one of a large network: full buckets, and as many near our id as in
     the last ones. ``fitting``: whether their ids fit their addresses, as any id does that is private."""
     own = rng.getrandbits(160)
-    table = RoutingTable(to_id(own), TableRules(private_addresses=True), 0)
+    table = RoutingTable(to_id(own), 0, private_addresses=True)
     host = 0x0A000000 if fitting else 0x50000000
     while len(table) < _NODES:
         host += 1

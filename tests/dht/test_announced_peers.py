@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from tracker.bittorrent import Endpoint, InfoHash
-from tracker.dht.announced_peers import AnnouncedPeer, AnnouncedPeers, AnnounceRules
+from tracker.dht.announced_peers import AnnouncedPeer, AnnouncedPeers
 from tracker.dht.node_id import to_id, to_number
 
 OWN = to_id(0)
@@ -23,7 +23,7 @@ HASH = info_hash(1 << 159)
 
 
 def test_the_latest_port_and_kind_of_an_address_count() -> None:
-    announced = AnnouncedPeers(OWN, AnnounceRules())
+    announced = AnnouncedPeers(OWN)
     assert announced.announce(HASH, endpoint(1, 1), 0, seed=False)
     assert announced.announce(HASH, endpoint(1, 2), 5, seed=True)
     assert announced.peers(HASH, 5) == [AnnouncedPeer(endpoint(1, 2), True, 5)]
@@ -32,7 +32,7 @@ def test_the_latest_port_and_kind_of_an_address_count() -> None:
 
 
 def test_peers_go_after_45_minutes_and_their_hash_with_the_last() -> None:
-    announced = AnnouncedPeers(OWN, AnnounceRules())
+    announced = AnnouncedPeers(OWN)
     announced.announce(HASH, endpoint(1), 0, seed=False)
     announced.announce(HASH, endpoint(2), 60, seed=False)
     announced.announce(HASH, endpoint(1), 120, seed=False)
@@ -45,13 +45,13 @@ def test_peers_go_after_45_minutes_and_their_hash_with_the_last() -> None:
 
 
 def test_reading_removes_what_is_too_old() -> None:
-    announced = AnnouncedPeers(OWN, AnnounceRules())
+    announced = AnnouncedPeers(OWN)
     announced.announce(HASH, endpoint(1), 0, seed=False)
     assert announced.peers(HASH, 2700) == [] and list(announced.hashes()) == []
 
 
 def test_a_full_hash_takes_only_its_own() -> None:
-    announced = AnnouncedPeers(OWN, AnnounceRules(max_peers_of_hash=3))
+    announced = AnnouncedPeers(OWN, max_peers_of_hash=3)
     for host in range(3):
         assert announced.announce(HASH, endpoint(host), 0, seed=False)
     assert not announced.has_room(HASH, endpoint(9)[:-2], 1)
@@ -62,13 +62,13 @@ def test_a_full_hash_takes_only_its_own() -> None:
 
 
 def test_all_peers_together_are_bounded() -> None:
-    announced = AnnouncedPeers(OWN, AnnounceRules(max_peers=3))
+    announced = AnnouncedPeers(OWN, max_peers=3)
     assert [announced.announce(info_hash(n + 1), endpoint(n), 0, seed=False) for n in range(5)].count(True) == 3
     assert announced.peer_count == 3
 
 
 def test_of_too_many_hashes_the_nearest_stay() -> None:
-    announced = AnnouncedPeers(OWN, AnnounceRules(max_hashes=20))
+    announced = AnnouncedPeers(OWN, max_hashes=20)
     numbers = [(1 << 159) - 1000 * step for step in range(100)]
     for number in numbers:
         announced.announce(info_hash(number), endpoint(1), 0, seed=False)
@@ -84,8 +84,7 @@ class AnnounceMachine(RuleBasedStateMachine):
 
     @initialize(bucket=st.integers(1, 3), per_hash=st.integers(1, 3), most=st.integers(1, 6))
     def start(self, bucket: int, per_hash: int, most: int) -> None:
-        self.limits = AnnounceRules(bucket, max_hashes=4, max_peers_of_hash=per_hash, max_peers=most)
-        self.announced = AnnouncedPeers(OWN, self.limits)
+        self.announced = AnnouncedPeers(OWN, bucket, max_hashes=4, max_peers_of_hash=per_hash, max_peers=most)
         self.model: dict[InfoHash, dict[bytes, AnnouncedPeer]] = {}
         self.now = 0.0
 
@@ -129,10 +128,10 @@ class AnnounceMachine(RuleBasedStateMachine):
     def agrees_with_the_model(self) -> None:
         announced = self.announced
         assert len(announced) == announced.swarms.added - announced.swarms.dropped == len(self.model) <= 4
-        assert announced.peer_count == sum(map(len, self.model.values())) <= self.limits.max_peers
+        assert announced.peer_count == sum(map(len, self.model.values())) <= announced.max_peers
         for key, peers in self.model.items():
             assert sorted(announced.peers(key, self.now)) == sorted(peers.values())
-            assert 0 < len(peers) <= self.limits.max_peers_of_hash
+            assert 0 < len(peers) <= announced.max_peers_of_hash
 
 
 def test_any_sequence_agrees_with_a_model() -> None:

@@ -26,8 +26,8 @@ ids = st.integers(0, 2**ID_BITS - 1)
 near_ids = st.tuples(st.integers(0, ID_BITS - 1), st.integers(0, 7)).map(lambda at: 1 << at[0] ^ at[1])
 
 
-def filled(*, keep_nearest: bool) -> Buckets[int]:
-    buckets: Buckets[int] = Buckets(OWN, 4, keep_nearest=keep_nearest)
+def filled() -> Buckets[int]:
+    buckets: Buckets[int] = Buckets(OWN, 4)
     assert not buckets.put(OWN, -1)
     for number, key in enumerate(KEYS):
         buckets.put(key, number)
@@ -35,11 +35,8 @@ def filled(*, keep_nearest: bool) -> Buckets[int]:
 
 
 class TestFourPerBucket:
-    def test_without_the_nearest_a_full_bucket_refuses(self) -> None:
-        assert sorted(filled(keep_nearest=False)) == list(range(12))
-
     def test_the_nearest_are_accepted_in_a_full_bucket(self) -> None:
-        buckets = filled(keep_nearest=True)
+        buckets = filled()
         assert sorted(buckets) == list(range(16))
         assert (len(buckets), buckets.added, buckets.dropped) == (16, 16, 0)
 
@@ -52,7 +49,7 @@ class TestFourPerBucket:
         ],
     )
     def test_closest_is_ordered_by_distance(self, target: int, order: list[int]) -> None:
-        assert filled(keep_nearest=True).closest(target, 16) == order
+        assert filled().closest(target, 16) == order
 
 
 def test_ids_each_nearer_than_the_last_do_not_grow_a_bucket_without_bound() -> None:
@@ -108,12 +105,10 @@ def test_closest_equals_sorting_all_in_a_large_table() -> None:
 class BucketsMachine(RuleBasedStateMachine):
     """Compares the structure with a plain dictionary."""
 
-    @initialize(
-        own=st.integers(0, 255), capacity=st.integers(1, 4), keep=st.booleans(), most=st.none() | st.integers(1, 12)
-    )
-    def start(self, own: int, capacity: int, keep: bool, most: int | None) -> None:
-        self.buckets: Buckets[str] = Buckets(own, capacity, keep_nearest=keep, max_entries=most)
-        self.most, self.keep = most, keep
+    @initialize(own=st.integers(0, 255), capacity=st.integers(1, 4), most=st.none() | st.integers(1, 12))
+    def start(self, own: int, capacity: int, most: int | None) -> None:
+        self.buckets: Buckets[str] = Buckets(own, capacity, max_entries=most)
+        self.most = most
         self.model: dict[int, str] = {}
 
     @rule(key=st.integers(0, 255), value=st.text(max_size=2))
@@ -147,7 +142,7 @@ class BucketsMachine(RuleBasedStateMachine):
         """In the order of distance, so that nothing is dropped for a later one."""
         added, before = self.buckets.added, list(self.model)
         self.buckets.rebase(own)
-        expected: Buckets[int] = Buckets(own, self.buckets.capacity, keep_nearest=self.keep, max_entries=self.most)
+        expected: Buckets[int] = Buckets(own, self.buckets.capacity, max_entries=self.most)
         for key in sorted(before, key=own.__xor__):
             expected.put(key, key)
         self.model = {key: self.model[key] for key in expected}

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Endpoint, InfoHash
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
+from tracker.dht.announced_peers import AnnouncedPeers
 from tracker.dht.node import DhtNode, RunningLookup
 from tracker.dht.node_id import ExternalAddress, fits_address, to_id
-from tracker.dht.rate_limits import LimitRules
+from tracker.dht.rate_limits import InboundLimits, OutboundLimits
 from tracker.dht.responder import Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
-from tracker.dht.table import RoutingTable, TableRules
+from tracker.dht.table import RoutingTable
 from tracker.wire.krpc import (
     AnnouncePeer,
     Answer,
@@ -34,27 +34,23 @@ from tracker.wire.krpc import (
 HASH = InfoHash(b"h" * 20)
 KNOWN = Swarm(takes_part=True)
 ASKER = NodeId(b"a" * 20)
+INBOUND = ("address_rate", "address_burst", "total_rate", "total_burst", "answer_bytes")
 SOURCE = Endpoint(b"\x0a\x09\x09\x09\x1a\xe1")
-DEFAULT = LimitRules()
-PLENTY = LimitRules(1e6, 1e6, 1e6, 1e6, 1e9, 1e6, 1e6, 1e6)
 
 
-def made(number: int, *, family: int = 4, limits: LimitRules = DEFAULT, read_only: bool = False) -> DhtNode:
+def made(number: int, *, family: int = 4, limited: bool = True, read_only: bool = False) -> DhtNode:
     rng = random.Random(number)
     own = NodeId(rng.randbytes(20))
-    parts = Family(
-        RoutingTable(own, TableRules(private_addresses=True), 0), AnnouncedPeers(own, AnnounceRules()), SampleSet()
-    )
+    parts = Family(RoutingTable(own, 0, private_addresses=True), AnnouncedPeers(own), SampleSet())
     responder = Responder({family: parts}, rng.randbytes(32), version=b"SK01", read_only=read_only)
     return DhtNode(
         parts,
         responder,
-        limits=limits,
+        inbound=InboundLimits(0) if limited else InboundLimits(0, **dict.fromkeys(INBOUND, 1e9)),
+        outbound=OutboundLimits(0) if limited else OutboundLimits(0, 1e6, 1e6, 1e6),
         external=ExternalAddress(),
-        version=b"SK01",
         rng=rng,
         now=0,
-        read_only=read_only,
     )
 
 
@@ -307,7 +303,7 @@ class TestQueries:
 
     @given(st.binary(max_size=200))
     def test_random_bytes_are_survived(self, data: bytes) -> None:
-        node = made(1, limits=PLENTY)
+        node = made(1, limited=False)
         node.contact([SOURCE], 0)
         for packet in (data, b"d1:rd2:id20:abcdefghij0123456789" + data + b"e1:t4:aaaa1:y1:re"):
             assert node.receive(packet, SOURCE, 0) is None
@@ -357,7 +353,7 @@ class TestAnswers:
 
     def test_a_node_that_refuses_pings_does_not_keep_others_from_being_pinged(self) -> None:
         """More of them than are pinged at once."""
-        node = made(1, limits=PLENTY)
+        node = made(1, limited=False)
         refusing = [Node(to_id((1 << 159) + number), address(number)) for number in range(1, 31)]
         for each in refusing:
             node.table.on_answer(each, 0)
@@ -456,7 +452,7 @@ class TestExternalAddress:
 
 def test_answers_leave_nothing_to_the_garbage_collector() -> None:
     """The collector stops the process; after 1,000 answers a second with cycles it did so for 20 ms and more."""
-    node = made(1, limits=PLENTY)
+    node = made(1, limited=False)
     swarm = Swarm(takes_part=True, seeds=tuple(address(number) for number in range(2, 60)))
     query = Query(b"aa", ASKER, GetPeers(HASH))
     gc.collect()

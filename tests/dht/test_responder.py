@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht import bloom
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
+from tracker.dht.announced_peers import AnnouncedPeers
 from tracker.dht.node_id import to_id
 from tracker.dht.responder import MANY_PEERS, MAX_FILTERS, NO_PART, TOKEN_HASH_LENGTH, Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
-from tracker.dht.table import RoutingTable, TableRules
+from tracker.dht.table import RoutingTable
 from tracker.errors import QueryError
 from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.krpc import (
@@ -51,17 +51,20 @@ def peers(count: int, size: int = 6, start: int = 1) -> tuple[Endpoint, ...]:
 class Setup:
     """A responder with full tables of both families."""
 
-    def __init__(self, *, nodes: int = 30, read_only: bool = False, rules: AnnounceRules | None = None) -> None:
+    def __init__(
+        self, *, nodes: int = 30, read_only: bool = False, max_peers: int = 100, max_peers_of_hash: int = 100
+    ) -> None:
         rng = random.Random(1)
         self.rng = random.Random(2)
-        announce_rules = rules or AnnounceRules()
         self.families = {}
         for family, own, size in ((4, OWN, 4), (6, OWN6, 16)):
-            table = RoutingTable(own, TableRules(private_addresses=True), 0)
+            table = RoutingTable(own, 0, private_addresses=True)
             for number in range(nodes):
                 endpoint = Endpoint((0x20 << 8 * (size - 1) | number).to_bytes(size, "big") + b"\x1a\xe1")
                 table.on_answer(Node(NodeId(rng.randbytes(20)), endpoint), 0)
-            self.families[family] = Family(table, AnnouncedPeers(own, announce_rules), SampleSet())
+            self.families[family] = Family(
+                table, AnnouncedPeers(own, max_peers=max_peers, max_peers_of_hash=max_peers_of_hash), SampleSet()
+            )
         self.responder = Responder(self.families, bytes(32), version=b"SK01", read_only=read_only)
 
     def ask(
@@ -239,7 +242,7 @@ class TestPeers:
         assert setup.answer(GetPeers(OTHER, scrape=True), KNOWN).seeds_filter is None
 
     def test_a_full_hash_gives_a_token_to_its_own_peers_only(self) -> None:
-        setup = Setup(rules=AnnounceRules(max_peers_of_hash=1))
+        setup = Setup(max_peers_of_hash=1)
         setup.announce()
         assert setup.answer(GetPeers(HASH), KNOWN).token
         other = Endpoint(b"\x09\x09\x09\x08\1\1")
@@ -248,7 +251,7 @@ class TestPeers:
     @pytest.mark.parametrize("source", [SOURCE, SOURCE6])
     def test_without_room_an_announce_is_refused_like_one_of_a_private_torrent(self, source: Endpoint) -> None:
         """Also with a token of a time when there was room."""
-        setup = Setup(rules=AnnounceRules(max_peers_of_hash=1))
+        setup = Setup(max_peers_of_hash=1)
         token = setup.answer(GetPeers(HASH), KNOWN, source=source).token
         assert token
         setup.announce(source=Endpoint(source[:-3] + b"\x08\x1a\xe1"))
@@ -318,10 +321,10 @@ class TestTorrentsWithoutPart:
     @pytest.mark.parametrize("source", [SOURCE, SOURCE6])
     def test_they_look_like_a_hash_that_no_node_knows(self, source: Endpoint) -> None:
         """Word for word, before and after an announce, and like a hash for which there is no room."""
-        private, full = Swarm(False, peers(5), peers(5)), AnnounceRules(max_peers=0)
+        private = Swarm(False, peers(5), peers(5))
         answers = []
-        for swarm, rules in ((private, None), (NO_PART, None), (KNOWN, full)):
-            setup = Setup(rules=rules)
+        for swarm, max_peers in ((private, 100), (NO_PART, 100), (KNOWN, 0)):
+            setup = Setup(max_peers=max_peers)
             asked = [
                 setup.ask(arguments, swarm, source=source)
                 for arguments in (

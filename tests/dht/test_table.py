@@ -1,6 +1,7 @@
 """D3, D4: the routing table: who enters, who stays, who is pinged, and when a node is dropped."""
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,13 +10,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tracker.bittorrent import Address, Endpoint
 from tracker.dht.node_id import fits_address, id_for_address, shared_bits, to_id, to_number
-from tracker.dht.table import MAX_CANDIDATES, QUIET_PINGS, QUIET_SECONDS, RoutingTable, TableRules
+from tracker.dht.table import MAX_CANDIDATES, QUIET_PINGS, QUIET_SECONDS, RoutingTable
 from tracker.wire.krpc import Node, NodeId
 
 OWN = to_id(0)
 FAR, NEAR = 1 << 159, 1 << 100
 """Numbers in bucket 0, and in bucket 59."""
-RULES = TableRules(bucket_nodes=4, private_addresses=True)
+SMALL: dict[str, Any] = {"bucket_nodes": 4, "private_addresses": True}
 MINUTE = 60.0
 
 
@@ -30,8 +31,8 @@ def public(number: int, address: str, port: int = 6881) -> Node:
     return Node(to_id(number), Endpoint(packed + port.to_bytes(2, "big")))
 
 
-def table_with(*nodes: Node, rules: TableRules = RULES, at: float = 0) -> RoutingTable:
-    table = RoutingTable(OWN, rules, at)
+def table_with(*nodes: Node, rules: dict[str, Any] = SMALL, at: float = 0) -> RoutingTable:
+    table = RoutingTable(OWN, at, **rules)
     for each in nodes:
         table.on_answer(each, at)
         assert table.entry(each.id)
@@ -92,7 +93,7 @@ class TestWhoEnters:
         ],
     )
     def test_unusable_nodes_are_refused(self, bad: Node) -> None:
-        table = RoutingTable(OWN, TableRules(), 0)
+        table = RoutingTable(OWN, 0)
         table.on_answer(bad, 0)
         table.on_named([bad])
         assert len(table) == 0 and table.due_candidates(0) == []
@@ -104,7 +105,7 @@ class TestWhoEnters:
         assert len(table) == 0
 
     def test_one_node_per_address(self) -> None:
-        table = table_with(public(FAR, "9.9.9.9"), rules=TableRules())
+        table = table_with(public(FAR, "9.9.9.9"), rules={})
         table.on_answer(public(NEAR, "9.9.9.9", port=9999), 1)
         assert held(table) == {FAR}
         assert table.due_pings(1) == [public(FAR, "9.9.9.9")], "the one that is there is suspect"
@@ -113,12 +114,12 @@ class TestWhoEnters:
         start = b"\x2a\x00\x14\x50\0\1\0\2"
         first = Node(to_id(FAR), Endpoint(start + bytes(8) + b"\x1a\xe1"))
         second = Node(to_id(NEAR), Endpoint(start + b"\1" * 8 + b"\x1a\xe1"))
-        table = table_with(first, rules=TableRules())
+        table = table_with(first, rules={})
         table.on_answer(second, 0)
         assert held(table) == {FAR}
 
     def test_one_node_per_network_of_ipv4_and_bucket(self) -> None:
-        table = table_with(public(FAR, "9.9.9.9"), rules=TableRules())
+        table = table_with(public(FAR, "9.9.9.9"), rules={})
         table.on_answer(public(FAR + 1, "9.9.9.10"), 0)
         assert held(table) == {FAR}
         table.on_answer(public(NEAR, "9.9.9.10"), 0)
@@ -146,7 +147,7 @@ class TestWhoEnters:
     def test_a_candidate_in_the_place_of_a_bad_node_is_pinged_and_takes_it(self, second: str) -> None:
         """D20: the same address with another port, or another one of the network."""
         old, new = public(FAR, "9.9.9.9"), public(FAR + 1, second, port=9999)
-        table = table_with(old, public(NEAR, "8.8.8.8"), rules=TableRules())
+        table = table_with(old, public(NEAR, "8.8.8.8"), rules={})
         takes_the_place_of_a_bad_one(table, old, new)
 
     @pytest.mark.parametrize("last", [1, 2])
@@ -154,7 +155,7 @@ class TestWhoEnters:
         start = b"\x2a\x00\x14\x50\0\1\0\2" + bytes(7)
         old = Node(to_id(FAR), Endpoint(start + b"\1\x1a\xe1"))
         new = Node(to_id(FAR + 1), Endpoint(start + bytes((last,)) + b"\x1a\xe2"))
-        table = table_with(old, rules=TableRules())
+        table = table_with(old, rules={})
         takes_the_place_of_a_bad_one(table, old, new)
 
     def test_a_node_that_moved_with_its_id_takes_its_own_place(self) -> None:
@@ -241,7 +242,7 @@ class TestFullBucket:
     def test_who_fits_its_address_ranks_first(self) -> None:
         """BEP 42"""
         rng = random.Random(1)
-        table = RoutingTable(OWN, TableRules(), 0)
+        table = RoutingTable(OWN, 0)
         fitting: list[NodeId] = []
         others: list[NodeId] = []
         for number in range(1, 13):
@@ -259,7 +260,7 @@ class TestFullBucket:
     def test_a_distant_fitting_id_does_not_hide_nearer_nodes(self) -> None:
         """An attacker may know which ids fit, and a lookup needs near nodes."""
         rng = random.Random(1)
-        table = RoutingTable(OWN, TableRules(), 0)
+        table = RoutingTable(OWN, 0)
         numbers = []
         for number in range(200):
             address = Address(bytes((80, number, 1, 1)))
@@ -312,8 +313,7 @@ class TestTimeouts:
         assert len(table) == 4 and table.entries.dropped == 0
 
     def test_pings_go_to_the_longest_silent_and_are_limited(self) -> None:
-        rules = TableRules(private_addresses=True)
-        table = RoutingTable(OWN, rules, 0)
+        table = RoutingTable(OWN, 0, private_addresses=True)
         for number in range(30):
             table.on_answer(node(FAR + number), number)
         due = table.due_pings(16 * MINUTE)
@@ -326,7 +326,7 @@ class TestQuiet:
 
     def test_no_node_is_pinged_while_one_answers(self) -> None:
         assert table_with(*FULL).quiet_pings(QUIET_SECONDS - 1) == []
-        assert RoutingTable(OWN, RULES, 0).quiet_pings(1000) == []
+        assert RoutingTable(OWN, 0, **SMALL).quiet_pings(1000) == []
 
     def test_those_seen_last_are_pinged(self) -> None:
         table = table_with(*FULL[:2])
@@ -393,10 +393,9 @@ nodes = st.builds(lambda number, host: node(number, host=host), numbers, st.inte
 class TableMachine(RuleBasedStateMachine):
     """Any sequence of answers, queries, names, failures and time."""
 
-    @initialize(keep=st.booleans())
-    def start(self, keep: bool) -> None:
-        self.limits = TableRules(bucket_nodes=3, keep_nearest=keep, private_addresses=True)
-        self.table = RoutingTable(OWN, self.limits, 0)
+    @initialize()
+    def start(self) -> None:
+        self.table = RoutingTable(OWN, 0, bucket_nodes=3, private_addresses=True)
         self.now = 0.0
         self.answered: set[Node] = set()
 
@@ -419,7 +418,7 @@ class TableMachine(RuleBasedStateMachine):
     @rule(which=nodes)
     def fail(self, which: Node) -> None:
         before, entry = len(self.table), self.table.entry(which.id)
-        silent = entry is not None and self.now - entry.last_seen >= self.limits.node_timeout_seconds
+        silent = entry is not None and self.now - entry.last_seen >= self.table.node_timeout_seconds
         self.table.on_failure(which, self.now)
         assert len(self.table) == before or (silent and len(self.table) == before - 1)
 
@@ -450,7 +449,7 @@ def test_any_sequence_leaves_a_consistent_table() -> None:
 
 @given(st.lists(st.integers(1, 2**160 - 1), max_size=40, unique=True), st.integers(0, 2**160 - 1))
 def test_the_closest_are_those_of_a_sorted_list(numbers: list[int], target: int) -> None:
-    table = RoutingTable(OWN, TableRules(private_addresses=True), 0)
+    table = RoutingTable(OWN, 0, private_addresses=True)
     for host, number in enumerate(numbers):
         table.on_answer(node(number, host=host + 1), 0)
     found = [to_number(each.id) for each in table.closest(to_id(target))]

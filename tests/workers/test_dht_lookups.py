@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.dht.test_node import PLENTY, Island, address, joined, made
+from tests.dht.test_node import Island, address, joined, made
 from tests.fake_time import FakeTime
 from tests.store.harness import START, Store, info_hash, update
 from tests.workers.test_prober import Probes
@@ -157,7 +157,7 @@ class SlowNodes:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.nodes = {4: made(1, limits=PLENTY), 6: made(2, limits=PLENTY)}
+        self.nodes = {4: made(1, limited=False), 6: made(2, limited=False)}
         self.asked: list[float] = []
         """When a node was asked for a torrent."""
         self._due: list[tuple[float, DhtNode, Endpoint, bytes]] = []

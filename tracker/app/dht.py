@@ -16,13 +16,13 @@ from typing import Any
 
 from tracker import __version__
 from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
+from tracker.dht.announced_peers import AnnouncedPeers
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import ExternalAddress, fits_address, id_for_address
-from tracker.dht.rate_limits import LimitRules
+from tracker.dht.rate_limits import InboundLimits, OutboundLimits
 from tracker.dht.responder import NO_PART, Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
-from tracker.dht.table import RoutingTable, TableRules
+from tracker.dht.table import RoutingTable
 from tracker.errors import Postponed, StartupError
 from tracker.frontends.dht.server import serve_dht
 from tracker.runtime.context import RuntimeContext
@@ -209,33 +209,33 @@ def build_nodes(settings: DhtSettings, families: Sequence[int], saved: SavedNode
     parts: dict[int, Family] = {}
     for family in families:
         own = _own_id(saved.ids.get(family), externals[family].address, rng)
-        rules = TableRules(
+        table = RoutingTable(
+            own,
+            now,
             bucket_nodes=settings.bucket_nodes,
             node_timeout_seconds=settings.node_timeout_seconds,
             private_addresses=settings.private_addresses,
         )
-        announced = AnnouncedPeers(own, AnnounceRules(bucket_hashes=settings.bucket_hashes))
+        announced = AnnouncedPeers(own, settings.bucket_hashes)
         samples = None if settings.samples == "none" else SampleSet(by_worker=settings.samples == "public")
-        parts[family] = Family(RoutingTable(own, rules, now), announced, samples)
+        parts[family] = Family(table, announced, samples)
     responder = Responder(parts, os.urandom(32), version=version, read_only=settings.read_only)
-    limits = LimitRules(
-        address_rate=settings.address_queries_second,
-        address_burst=settings.address_burst,
-        total_rate=settings.queries_second,
-        total_burst=settings.queries_burst,
-        answer_bytes=settings.answer_bytes_second,
-        query_rate=settings.sent_queries_second,
-    )
     return {
         family: DhtNode(
             parts[family],
             responder,
-            limits=limits,
+            inbound=InboundLimits(
+                now,
+                address_rate=settings.address_queries_second,
+                address_burst=settings.address_burst,
+                total_rate=settings.queries_second,
+                total_burst=settings.queries_burst,
+                answer_bytes=settings.answer_bytes_second,
+            ),
+            outbound=OutboundLimits(now, settings.sent_queries_second),
             external=externals[family],
-            version=version,
             rng=rng,
             now=now,
-            read_only=settings.read_only,
         )
         for family in families
     }

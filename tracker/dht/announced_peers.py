@@ -15,16 +15,8 @@ from tracker.dht.buckets import Buckets
 from tracker.dht.node_id import to_number
 from tracker.wire.krpc import NodeId
 
-
-@dataclass(frozen=True, slots=True)
-class AnnounceRules:
-    bucket_hashes: int = 80
-    max_hashes: int = 2000
-    max_peers_of_hash: int = 500
-    max_peers: int = 100_000
-    """Maximum of all hashes together."""
-    lifetime_seconds: int = 2700
-    """Clients announce again within half an hour."""
+LIFETIME_SECONDS = 2700
+"""Clients announce again within half an hour."""
 
 
 class SwarmSummary(NamedTuple):
@@ -51,9 +43,18 @@ class _Swarm:
 
 
 class AnnouncedPeers:
-    def __init__(self, own: NodeId, rules: AnnounceRules) -> None:
-        self.rules = rules
-        self.swarms: Buckets[_Swarm] = Buckets(to_number(own), rules.bucket_hashes, max_entries=rules.max_hashes)
+    """``max_peers``: of all hashes together."""
+
+    def __init__(
+        self,
+        own: NodeId,
+        bucket_hashes: int = 80,
+        max_hashes: int = 2000,
+        max_peers_of_hash: int = 500,
+        max_peers: int = 100_000,
+    ) -> None:
+        self.max_peers_of_hash, self.max_peers = max_peers_of_hash, max_peers
+        self.swarms: Buckets[_Swarm] = Buckets(to_number(own), bucket_hashes, max_entries=max_hashes)
         self.peer_count = 0
 
     def __len__(self) -> int:
@@ -68,11 +69,11 @@ class AnnouncedPeers:
         swarm = self._fresh(info_hash, now)
         if swarm is not None and address in swarm.peers:
             return True
-        if self.peer_count >= self.rules.max_peers:
+        if self.peer_count >= self.max_peers:
             return False
         if swarm is None:
             return self.swarms.has_room(to_number(info_hash))
-        return len(swarm.peers) < self.rules.max_peers_of_hash
+        return len(swarm.peers) < self.max_peers_of_hash
 
     def announce(self, info_hash: InfoHash, endpoint: Endpoint, now: float, *, seed: bool) -> bool:
         """One entry per address and hash: the latest port and kind count. Returns False where there is no room."""
@@ -125,7 +126,7 @@ class AnnouncedPeers:
         swarm = self.swarms.get(to_number(info_hash))
         if swarm is None:
             return None
-        oldest = now - self.rules.lifetime_seconds
+        oldest = now - LIFETIME_SECONDS
         expired = []
         for address, peer in swarm.peers.items():
             if peer.announced_at > oldest:

@@ -16,15 +16,11 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Buckets(Generic[T]):
-    """``added`` - ``dropped`` is the number of entries, after any sequence of calls.
-
-    ``keep_nearest``: whether a full bucket takes more entries that are among the nearest to us.
-    """
+    """``added`` - ``dropped`` is the number of entries, after any sequence of calls."""
 
     own: int
     capacity: int
     _: KW_ONLY
-    keep_nearest: bool = True
     max_entries: int | None = None
     added: int = 0
     dropped: int = 0
@@ -140,8 +136,6 @@ class Buckets(Generic[T]):
     def _bucket_takes(self, key: int, bucket: dict[int, T]) -> bool:
         if len(bucket) < self.capacity:
             return True
-        if not self.keep_nearest:
-            return False
         own, distance = self.own, key ^ self.own
         nearer = sum(map(len, self._buckets[shared_bits(distance) + 1 :]))
         return nearer + sum(each ^ own < distance for each in bucket) < self.capacity

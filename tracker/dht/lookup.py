@@ -63,7 +63,7 @@ class LookupResult(NamedTuple):
 @dataclass(eq=False)
 class Lookup:
     """``start``: the nearest nodes that are known. ``own``: our id, which is never asked. ``private_addresses``: as of
-    the routing table's rules. ``external``: our own address, where no peer is."""
+    the routing table. ``external``: our own address, where no peer is."""
 
     target: bytes
     start: InitVar[Iterable[Node]]

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
 from tracker.dht.lookup import Lookup, LookupResult
 from tracker.dht.node_id import ExternalAddress, fits_address, id_for_address, to_id
-from tracker.dht.rate_limits import InboundLimits, LimitRules, OutboundLimits
+from tracker.dht.rate_limits import InboundLimits, OutboundLimits
 from tracker.dht.responder import NO_PART, Family, Responder, Swarm
 from tracker.errors import KrpcError, QueryError
 from tracker.wire.krpc import (
@@ -157,21 +157,19 @@ class DhtNode:
     family: InitVar[Family]
     responder: Responder
     _: KW_ONLY
-    limits: InitVar[LimitRules]
+    inbound: InboundLimits
+    outbound: OutboundLimits
     external: ExternalAddress
-    version: bytes
     rng: random.Random
     now: InitVar[float]
-    read_only: bool = False
     counts: NodeCounts = field(default_factory=NodeCounts)
     _transactions: Transactions = field(default_factory=Transactions)
     _lookups: list[RunningLookup] = field(default_factory=list)
     _waiting: deque[Pending] = field(default_factory=deque)
     _datagrams: list[Datagram] = field(default_factory=list)
 
-    def __post_init__(self, family: Family, limits: LimitRules, now: float) -> None:
+    def __post_init__(self, family: Family, now: float) -> None:
         self.table, self.announced, self.samples = family.table, family.announced, family.samples
-        self._inbound, self._outbound = InboundLimits(limits, now), OutboundLimits(limits, now)
         # Which peers an answer names may be guessed, and the system's randomness is a system call for each number.
         self._choices = random.Random(self.rng.getrandbits(64))
         self._next_pings = self._next_growth = now
@@ -193,7 +191,7 @@ class DhtNode:
             self.counts.dropped["port 0"] += 1
             return None
         awaited = self._transactions.awaited(source, data)
-        if awaited is None and (reason := why_no_query(data) or self._inbound.refuse(Address(source[:-2]), now)):
+        if awaited is None and (reason := why_no_query(data) or self.inbound.refuse(Address(source[:-2]), now)):
             self.counts.dropped[reason] += 1
             return None
         message: Query | Answer | Failure | None = None
@@ -211,7 +209,7 @@ class DhtNode:
         if isinstance(message, Answer | Failure):
             self._finish(message, source, now)
         elif awaited is None and message is not None:
-            if isinstance(message.arguments, GetPeers | AnnouncePeer) and not self.read_only:
+            if isinstance(message.arguments, GetPeers | AnnouncePeer) and not self.responder.read_only:
                 return message
             self.respond(message, source, NO_PART, now)
         return None
@@ -222,10 +220,6 @@ class DhtNode:
         sent = self._answer(data, source, now)
         outcome = "answered" if sent else "limited" if data is not None else "ignored"
         self.counts.queries_in[NAMES[type(query.arguments)], outcome] += 1
-
-    def drop(self, reason: str) -> None:
-        """Counts a query that ``receive`` returned, and that the caller does not answer."""
-        self.counts.dropped[reason] += 1
 
     def unreachable(self, endpoint: Endpoint, now: float) -> None:
         """The network reports that no node is at this endpoint."""
@@ -255,10 +249,6 @@ class DhtNode:
             self._ask(query, now)
         for running in list(self._lookups):
             self._advance(running, now)
-
-    def forget(self, info_hash: InfoHash) -> None:
-        """Forgets a torrent that no longer takes part, in both families."""
-        self.responder.forget(info_hash)
 
     def contact(self, endpoints: Iterable[Endpoint], now: float) -> None:
         """Asks nodes known by their address only, such as bootstrap nodes, for those near us."""
@@ -291,7 +281,7 @@ class DhtNode:
             self.table.lookup_start(target),
             now,
             own=self.table.entries.own,
-            private_addresses=self.table.rules.private_addresses,
+            private_addresses=self.table.private_addresses,
             external=self.external.address,
         )
         running = RunningLookup(lookup, arguments)
@@ -309,7 +299,7 @@ class DhtNode:
         """Sends a query, or keeps it until the limits allow it."""
         if query.lookup is not None and query.lookup.result is not None:
             return
-        if self._transactions.full or not self._outbound.take(Address(query.endpoint[:-2]), now):
+        if self._transactions.full or not self.outbound.take(Address(query.endpoint[:-2]), now):
             if len(self._waiting) < MAX_WAITING:
                 self._waiting.append(query)
             elif query.lookup is not None and query.id is not None:
@@ -317,11 +307,11 @@ class DhtNode:
             return
         query.sent_at = now
         transaction = self._transactions.begin(query, self.rng)
-        message = Query(transaction, self.id, query.arguments, self.read_only, self.version)
+        message = Query(transaction, self.id, query.arguments, self.responder.read_only, self.responder.version)
         self._send(query.endpoint, encode_query(message))
 
     def _answer(self, data: bytes | None, source: Endpoint, now: float) -> bool:
-        if data is None or not self._inbound.may_answer(len(data), now):
+        if data is None or not self.inbound.may_answer(len(data), now):
             return False
         self._send(source, data)
         return True

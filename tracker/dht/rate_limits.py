@@ -4,7 +4,6 @@ Source addresses can be forged, so nothing that is over a limit is answered, not
 bounded.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 from tracker.bittorrent import Address
@@ -18,22 +17,6 @@ IGNORE_TIMES = 10
 IGNORE_WINDOW_SECONDS = 10
 
 DropReason = Literal["ignored", "address", "total"]
-
-
-@dataclass(frozen=True, slots=True)
-class LimitRules:
-    """Datagrams and bytes per second."""
-
-    address_rate: float = 1
-    address_burst: float = 10
-    total_rate: float = 200
-    total_burst: float = 400
-    answer_bytes: float = 64_000
-    query_rate: float = 50
-    """The limit of our own queries."""
-    query_address_rate: float = 1
-    """Some clients ban an address for five datagrams a second."""
-    query_address_burst: float = 4
 
 
 class _Host(TokenBucket):
@@ -81,12 +64,22 @@ class _Hosts:
 
 
 class InboundLimits:
-    """The limit for queries. Answers to our own queries are bounded by the queries, and do not count here."""
+    """The limit for queries, in datagrams and bytes per second. Answers to our own queries are bounded by the queries,
+    and do not count here."""
 
-    def __init__(self, rules: LimitRules, now: float) -> None:
-        self.hosts = _Hosts(rules.address_rate, rules.address_burst)
-        self._total = TokenBucket(rules.total_rate, rules.total_burst, now)
-        self._bytes = TokenBucket(rules.answer_bytes, rules.answer_bytes, now)
+    def __init__(
+        self,
+        now: float,
+        *,
+        address_rate: float = 1,
+        address_burst: float = 10,
+        total_rate: float = 200,
+        total_burst: float = 400,
+        answer_bytes: float = 64_000,
+    ) -> None:
+        self.hosts = _Hosts(address_rate, address_burst)
+        self._total = TokenBucket(total_rate, total_burst, now)
+        self._bytes = TokenBucket(answer_bytes, answer_bytes, now)
 
     def refuse(self, address: Address, now: float) -> DropReason | None:
         """Why a datagram is dropped, before it is decoded; ``None`` where it is not."""
@@ -107,11 +100,11 @@ class InboundLimits:
 
 
 class OutboundLimits:
-    """The limit for our own queries."""
+    """The limit for our own queries. Some clients ban an address for five datagrams a second."""
 
-    def __init__(self, rules: LimitRules, now: float) -> None:
-        self.hosts = _Hosts(rules.query_address_rate, rules.query_address_burst)
-        self._total = TokenBucket(rules.query_rate, rules.query_rate, now)
+    def __init__(self, now: float, rate: float = 50, address_rate: float = 1, address_burst: float = 4) -> None:
+        self.hosts = _Hosts(address_rate, address_burst)
+        self._total = TokenBucket(rate, rate, now)
 
     def take(self, address: Address, now: float) -> bool:
         """Whether a query may be sent to this address now. Where not, nothing is used up."""

@@ -29,21 +29,12 @@ OUTAGE_SECONDS = 60
 QUIET_SECONDS = 30
 """No node answered for so long: two nodes are pinged, so that an outage and its end show within a minute."""
 QUIET_PINGS = 2
+GOOD_SECONDS = 900
 REFRESH_SECONDS = 900
 OWN_LOOKUP_SECONDS = 600
 FIRST_LOOKUP_SECONDS = 5
 FEW_NODES_LOOKUP_SECONDS = 30
 """Instead of OWN_LOOKUP_SECONDS, while an answer cannot even be filled with nodes."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableRules:
-    bucket_nodes: int = 80
-    node_timeout_seconds: int = 1800
-    good_seconds: int = 900
-    keep_nearest: bool = True
-    private_addresses: bool = False
-    """Nodes with private and loopback addresses are kept, any number of them in one network."""
 
 
 @dataclass(slots=True)
@@ -70,9 +61,21 @@ class Entry:
 
 
 class RoutingTable:
-    def __init__(self, own: NodeId, rules: TableRules, now: float) -> None:
-        self.rules = rules
-        self.entries: Buckets[Entry] = Buckets(to_number(own), rules.bucket_nodes, keep_nearest=rules.keep_nearest)
+    """``private_addresses``: nodes with private and loopback addresses are kept, any number of them in one network."""
+
+    def __init__(
+        self,
+        own: NodeId,
+        now: float,
+        *,
+        bucket_nodes: int = 80,
+        node_timeout_seconds: int = 1800,
+        private_addresses: bool = False,
+    ) -> None:
+        self.bucket_nodes = bucket_nodes
+        self.node_timeout_seconds = node_timeout_seconds
+        self.private_addresses = private_addresses
+        self.entries: Buckets[Entry] = Buckets(to_number(own), bucket_nodes)
         self._hosts: dict[bytes, int] = {}  # address, or /64 of IPv6 -> number of its entry
         self._networks: dict[tuple[int, bytes], int] = {}  # bucket and /24 of IPv4 -> number of its entry
         self._candidates: dict[int, dict[int, Node]] = {}  # bucket -> number -> node
@@ -109,7 +112,7 @@ class RoutingTable:
         return [entry.node for entry in good]
 
     def is_good(self, entry: Entry, now: float) -> bool:
-        return not entry.bad and now - entry.last_seen < self.rules.good_seconds
+        return not entry.bad and now - entry.last_seen < GOOD_SECONDS
 
     def on_answer(self, node: Node, now: float) -> None:
         """A node answered a query of ours, from the address that was asked."""
@@ -152,7 +155,7 @@ class RoutingTable:
         if entry is None or entry.node != node:
             return
         entry.failures += 1
-        if now - entry.last_seen >= self.rules.node_timeout_seconds and not self._is_outage(now):
+        if now - entry.last_seen >= self.node_timeout_seconds and not self._is_outage(now):
             self._drop(entry.number)
 
     def due_pings(self, now: float, count: int = 10) -> list[Node]:
@@ -255,7 +258,7 @@ class RoutingTable:
         """Whether a newcomer enters. In a full bucket it replaces a bad node. It waits while a questionable one has
         not been pinged in vain, and enters besides good ones only where it is among the nearest to us."""
         bucket = self.entries.bucket(number)
-        if len(bucket) < self.rules.bucket_nodes:
+        if len(bucket) < self.bucket_nodes:
             return True
         bad = min((entry for entry in bucket.values() if entry.bad), key=lambda entry: entry.last_seen, default=None)
         if bad is not None:
@@ -278,7 +281,7 @@ class RoutingTable:
         if pinged is not None and now - pinged < PING_AGAIN_SECONDS:
             return False
         if entry.bad:
-            silent = now - entry.last_seen >= self.rules.node_timeout_seconds
+            silent = now - entry.last_seen >= self.node_timeout_seconds
             return silent and (pinged is None or now - pinged >= BAD_PING_SECONDS)
         return entry.suspect or entry.failures > 0 or not self.is_good(entry, now)
 
@@ -298,7 +301,7 @@ class RoutingTable:
         """The candidates of one bucket that would enter now if they answered."""
         entries = self.entries.bucket(next(iter(waiting))).values()
         replaces = any(entry.bad for entry in entries)
-        settled = len(entries) < self.rules.bucket_nodes or all(self.is_good(entry, now) for entry in entries)
+        settled = len(entries) < self.bucket_nodes or all(self.is_good(entry, now) for entry in entries)
         return [
             node
             for number, node in waiting.items()
@@ -307,18 +310,18 @@ class RoutingTable:
         ]
 
     def _is_acceptable(self, node: Node, number: int) -> bool:
-        return number != self.entries.own and is_usable(node.endpoint, private_addresses=self.rules.private_addresses)
+        return number != self.entries.own and is_usable(node.endpoint, private_addresses=self.private_addresses)
 
     def _network(self, node: Node, number: int) -> tuple[int, bytes] | None:
         """What one entry has for itself in a bucket; ``None`` where the address alone counts."""
-        if self.rules.private_addresses or len(node.endpoint) > 6:
+        if self.private_addresses or len(node.endpoint) > 6:
             return None
         return self._index(number), network_of(node.endpoint[:-2], 24, 64)
 
     def _host(self, node: Node) -> bytes:
         """What one operator has without effort: an address of IPv4, a /64 of IPv6."""
         address = node.endpoint[:-2]
-        return address if self.rules.private_addresses else network_of(address, 32, 64)
+        return address if self.private_addresses else network_of(address, 32, 64)
 
     def _index(self, number: int) -> int:
         return shared_bits(number ^ self.entries.own)

@@ -203,7 +203,7 @@ class Forgetter:
             looked_at = looked_at.union(*(node.announced.hashes() for node in self.nodes.values()))
         for info_hash in await self.torrents.no_longer_part(list(looked_at), all_torrents=self.all_torrents):
             for node in self.nodes.values():
-                node.forget(info_hash)
+                node.responder.forget(info_hash)
 
     async def _check_later(self) -> None:
         await self.sleep(CHECK_SECONDS)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Endpoint, InfoHash
-from tracker.dht.rate_limits import LimitRules
 from tracker.dht.responder import NO_PART, Swarm
 from tracker.frontends.dht.server import LIFETIME_SECONDS, MAX_SWARMS, MAX_WAITING, Key, SwarmCache, WaitingQuery
+from tracker.settings.dht import DhtSettings
 from tracker.wire.krpc import GetPeers, NodeId, Query
 
 HASH = InfoHash(b"h" * 20)
@@ -80,8 +80,8 @@ def test_both_are_bounded() -> None:
 
 def test_as_many_torrents_as_the_limits_allow_are_remembered() -> None:
     """D21: however many are asked for in turn, none is read twice within 10 seconds."""
-    limits, cache = LimitRules(), SwarmCache()
-    asked = int(limits.total_burst + limits.total_rate * LIFETIME_SECONDS)
+    settings, cache = DhtSettings(), SwarmCache()
+    asked = int(settings.queries_burst + settings.queries_second * LIFETIME_SECONDS)
     for number in range(asked):
         cache.finish(key(number), KNOWN, 0)
     assert all(cache.get(key(number), 0) for number in range(asked))

@@ -158,7 +158,7 @@ class DhtSocket:
             if swarm is not None:
                 self.node.respond(query, source, swarm, now)
             elif self.cache.is_full:
-                self.node.drop("too many wait")
+                self.node.counts.dropped["too many wait"] += 1
             elif self.cache.wait(key, WaitingQuery(query, source, control)):
                 self.to_read.put_nowait((self, key))
         self.flush(control)
@@ -191,7 +191,7 @@ class DhtSocket:
         for waiting in self.cache.finish(key, swarm, now):
             with _errors_logged("a datagram of the DHT failed"):
                 if swarm is None:
-                    self.node.drop("store unavailable")
+                    self.node.counts.dropped["store unavailable"] += 1
                 else:
                     self.node.respond(waiting.query, waiting.source, swarm, now)
                     self.flush(waiting.control)
