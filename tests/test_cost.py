@@ -465,7 +465,7 @@ async def serving(store: Store, accounts: Accounts = "off") -> AsyncIterator[tup
     ((datagrams,),) = await open_datagram_sockets(["127.0.0.1:0"], 2**20)
     async with (
         serve_http(decisions, live) as (address,),
-        serve_udp(decisions.over_udp(), live, [datagrams], secret=SECRET, count=lambda name, number: None),
+        serve_udp(decisions.over_udp(), live, [datagrams], secret=SECRET),
     ):
         yield int(address.rpartition(":")[2]), int(datagrams.address.rpartition(":")[2])
 

@@ -82,13 +82,7 @@ async def open_web(
     async with (
         running(partial(store.swarms.run, joins.on_late_join), clear_lists, read_deny_list, update_limits),
         open_websockets(context, tracker) as sockets,
-        serve_udp(
-            tracker.over_udp(),
-            context.live,
-            datagrams,
-            secret=store.secret,
-            count=lambda name, number: store.counters.count(name, by=number),
-        ),
+        serve_udp(tracker.over_udp(), context.live, datagrams, secret=store.secret),
         serve_http(
             tracker,
             context.live,
@@ -178,9 +172,7 @@ async def open_websockets(context: RuntimeContext, tracker: Tracker) -> AsyncIte
         yield None
         return
     store, process = context.store, context.store.socket_process
-    sockets = WebSockets(
-        tracker.over_websockets(), context.live, process.number, publish=process.publish, count=store.counters.count
-    )
+    sockets = WebSockets(tracker.over_websockets(), context.live, process.number, publish=process.publish)
     process.begin()
     context.telemetry.gauge("sockets", sockets.__len__)
 

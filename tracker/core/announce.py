@@ -121,6 +121,7 @@ class Tracker:
     ) -> None:
         self._submits = swarms.submits
         self._counters = counters
+        self.count = counters.count
         self._counter_names = HTTP
         self._on_join = on_join
         self._on_refused = on_refused
@@ -132,7 +133,7 @@ class Tracker:
         self._registrations = RegistrationLimits(counters.count, clock)
         self._failures = Failures(counters)
         self._private_addresses = PrivateAddresses()
-        scrapes = Scrapes(swarms, counters, self._failures, limits, settings, clock=clock)
+        scrapes = Scrapes(swarms, counters, self._failures, limits, settings)
         self.scrape, self.submit_scrape, self.check_passkey = scrapes.scrape, scrapes.submit, scrapes.check_passkey
 
     def _apply_settings(self) -> None:

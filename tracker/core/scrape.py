@@ -28,14 +28,7 @@ class Scrapes:
     """Answers scrapes. A scrape without an info hash gets every torrent, if the settings allow it."""
 
     def __init__(
-        self,
-        swarms: AllSwarms,
-        counters: Counters,
-        failures: Failures,
-        limits: Limits,
-        settings: LiveSettings,
-        *,
-        clock: Callable[[], float],
+        self, swarms: AllSwarms, counters: Counters, failures: Failures, limits: Limits, settings: LiveSettings
     ) -> None:
         self._swarms = swarms
         self._counters = counters
@@ -43,8 +36,7 @@ class Scrapes:
         self._limits = limits
         self._settings = settings
         self._reads_passkeys = settings.current.users.private == "required"
-        self._clock = clock
-        self._all: tuple[float, ScrapeReply] | None = None
+        self._all: ScrapeReply | None = None
         self._all_lock = asyncio.Lock()
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
@@ -135,22 +127,17 @@ class Scrapes:
         if not self._settings.current.torrents.full_scrape:
             raise Refusal("a scrape needs an info_hash: full scrapes are disabled")
         async with self._all_lock:
-            now = self._clock()
-            if self._all is not None:
-                read_at, reply = self._all
-                if 0 <= now - read_at < _FULL_SCRAPE_SECONDS:  # the clock may be set back
-                    return reply
-            files = await self._swarms.scrape_all(passkey)
-            if isinstance(files, Refused):
-                return files
-            self._all = cached = now, ScrapeReply(files, self._settings.current.announce.min_interval_seconds)
-            asyncio.get_running_loop().call_later(_FULL_SCRAPE_SECONDS, self._forget, cached)
-            return cached[1]
+            if self._all is None:
+                files = await self._swarms.scrape_all(passkey)
+                if isinstance(files, Refused):
+                    return files
+                self._all = ScrapeReply(files, self._settings.current.announce.min_interval_seconds)
+                asyncio.get_running_loop().call_later(_FULL_SCRAPE_SECONDS, self._forget)
+            return self._all
 
-    def _forget(self, cached: tuple[float, ScrapeReply]) -> None:
+    def _forget(self) -> None:
         """Frees its memory, which may be large, also when no other full scrape follows."""
-        if self._all is cached:
-            self._all = None
+        self._all = None
 
 
 _Reply = TypeVar("_Reply")

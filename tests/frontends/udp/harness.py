@@ -97,18 +97,14 @@ async def serving(
     address = opened.socket.getsockname()
     served = Served(tracker, address, opened.socket.family, Clock(NOW), Clock(0.0))
 
-    def count(name: str, number: int) -> None:
-        served.counted[name] += number
+    def count(*names: str, by: int = 1, at: float | None = None) -> None:
+        del at
+        served.counted.update(dict.fromkeys(names, by))
 
+    tracker.count = count
     try:
         async with serve_udp(
-            tracker,
-            settings,
-            [opened],
-            secret=SECRET,
-            count=count,
-            clock=lambda: served.clock.now,
-            timer=lambda: served.timer.now,
+            tracker, settings, [opened], secret=SECRET, clock=lambda: served.clock.now, timer=lambda: served.timer.now
         ) as flush:
             served.flush = flush
             yield served

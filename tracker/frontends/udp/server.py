@@ -91,8 +91,6 @@ _pack_address = cast(Callable[[int, str], Address], socket.inet_pton)
 
 log = Logger(__name__)
 
-Count = Callable[[str, int], None]
-"""(name of a counter, number of events)"""
 LaterAnnounce = tuple[Announce, str | None, Address, Answer]
 """(announce, passkey, address, reply callback)"""
 Origin = tuple[bytes, tuple[str, int], Ancillary]
@@ -146,11 +144,11 @@ class UdpServer:
         self._turn[network] = number + 1
         return True
 
-    def flush(self, count: Count) -> None:
+    def flush(self) -> None:
         """Passes on what was counted."""
         counts, self.counts = self.counts, Counter()
         for name, number in counts.items():
-            count(name, number)
+            self.tracker.count(name, by=number)
 
     def announce_later(self, waiting: LaterAnnounce) -> bool:
         """Starts a task for an announce that needs the store to be read first; False if too many wait."""
@@ -348,13 +346,12 @@ async def serve_udp(
     sockets: Sequence[DatagramSocket],
     *,
     secret: bytes,
-    count: Count,
     clock: Callable[[], float] = time.time,
     timer: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Callable[[], None]]:
     """Serves on ``sockets``, which it closes, until the block is left. ``secret`` keys the connection ids.
 
-    Counts are passed to ``count`` once a second, at the end, and by the function that is yielded.
+    Counts are passed to the tracker once a second, at the end, and by the function that is yielded.
     Leaving the block stops gracefully: nothing more is read, and requests in flight are answered.
     """
     server = UdpServer(tracker, settings, secret, clock, timer)
@@ -365,8 +362,8 @@ async def serve_udp(
         for place, each in enumerate(sockets):
             before, dropped[place] = dropped[place], each.dropped
             if number := (dropped[place] - before) % _WRAP:
-                count("udp.dropped", number)
-        server.flush(count)
+                server.counts["udp.dropped"] += number
+        server.flush()
 
     async def keep_flushing() -> None:
         while True:

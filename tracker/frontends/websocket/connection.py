@@ -24,7 +24,7 @@ from tracker.bittorrent import (
 )
 from tracker.core.announce import Tracker
 from tracker.frontends.http.aiohttp_protocol import Connection
-from tracker.frontends.websocket.relay import Count, OpenOffers, Relay
+from tracker.frontends.websocket.relay import OpenOffers, Relay
 from tracker.refusals import Refusal, SilentlyDropped
 from tracker.settings.reload import LiveSettings
 from tracker.token_bucket import TokenBucket
@@ -101,7 +101,6 @@ class SocketConnection:
     settings: LiveSettings
     relay: Relay
     connection: Connection
-    count: Count
     id: SocketId
     address: Address
     passkey: str | None
@@ -178,7 +177,7 @@ class SocketConnection:
             return
         transport.write(_frame_head(len(message)) + message)
         if (unread := transport.get_write_buffer_size()) > MAX_UNREAD_BYTES:
-            self.count("sockets.stuck")
+            self.tracker.count("sockets.stuck")
             transport.abort()
         elif unread:
             self.connection.hold_unread()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from tracker.bittorrent import InfoHash, PeerId
+from tracker.core.announce import Tracker
 from tracker.wire.endpoint import SocketId
 from tracker.wire.webtorrent import Answer, Offer, encode_answer, encode_offer
 
@@ -34,10 +35,6 @@ Publish = Callable[[Mapping[int, bytes]], Awaitable[Sequence[int]]]
 """Publishes a payload on the channel of each process; returns how many receive each."""
 OfferKey = tuple[InfoHash, PeerId, bytes]
 """(torrent, peer id of the offerer, offer id)"""
-
-
-class Count(Protocol):
-    def __call__(self, name: str, /, *, by: int = 1) -> None: ...
 
 
 class Receiver(Protocol):
@@ -114,7 +111,7 @@ class Relay:
 
     process: int
     publish: Publish
-    count: Count
+    tracker: Tracker
     timer: Callable[[], float]
     receivers: dict[int, Receiver] = field(default_factory=dict)
     """The connections of this process by their number."""
@@ -143,7 +140,7 @@ class Relay:
         key = answer.info_hash, answer.to_peer_id, answer.accepted.offer_id
         offerer = receiver.open_offers.take(key, self.timer())
         if offerer is None or answer.info_hash not in receiver.torrents:
-            self.count("relays.unasked")
+            self.tracker.count("relays.unasked")
             return
         self._send(offerer.process, Relayed(_ANSWER, offerer.number, key, sender, encode_answer(answer)))
 
@@ -153,7 +150,7 @@ class Relay:
             return
         packed = relayed.encode()
         if self._waiting_bytes + len(packed) > MAX_WAITING_BYTES:
-            self.count("relays.lost")
+            self.tracker.count("relays.lost")
             return
         self._waiting_bytes += len(packed)
         if not self._waiting:
@@ -174,7 +171,7 @@ class Relay:
             self._waiting_bytes -= sum(map(len, payloads.values()))
             for messages, number in zip(waiting.values(), receivers, strict=True):
                 if not number:
-                    self.count("relays.lost", by=len(messages))
+                    self.tracker.count("relays.lost", by=len(messages))
 
     def receive(self, payload: bytes) -> None:
         """Delivers what another process has published."""
@@ -185,9 +182,9 @@ class Relay:
         kind, number, key, sender, message = relayed
         receiver = self.receivers.get(number)
         if receiver is None or key[0] not in receiver.torrents:
-            self.count("relays.lost")
+            self.tracker.count("relays.lost")
             return
         if kind == _OFFER:
             receiver.open_offers.add(key, sender, self.timer())
-        self.count("relays.offers" if kind == _OFFER else "relays.answers")
+        self.tracker.count("relays.offers" if kind == _OFFER else "relays.answers")
         receiver.send(message)

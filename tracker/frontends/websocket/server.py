@@ -15,7 +15,7 @@ from tracker.core.announce import Tracker
 from tracker.frontends.http.aiohttp_messages import Answer, Request, forbidden
 from tracker.frontends.http.aiohttp_protocol import Connection
 from tracker.frontends.websocket.connection import SocketConnection
-from tracker.frontends.websocket.relay import Count, Publish, Relay
+from tracker.frontends.websocket.relay import Publish, Relay
 from tracker.refusals import TOO_MANY_CONNECTIONS, Refusal, SilentlyDropped
 from tracker.settings.reload import LiveSettings
 from tracker.system.resources import max_connections
@@ -40,15 +40,13 @@ class WebSockets:
         process: int,
         *,
         publish: Publish,
-        count: Count,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.relay = Relay(process, publish, count, timer)
+        self.relay = Relay(process, publish, tracker, timer)
         self._tracker = tracker
         self._settings = settings
         self._origins = frozenset(settings.current.webtorrent.origins)
         self._max = int(MAX_SHARE * min(settings.current.http.max_connections, max_connections()))
-        self._count = count
         # Connections of two processes that chose the same number stay apart.
         self._last_number = random.getrandbits(_FIRST_NUMBER_BITS)
         self._goodbyes: deque[Callable[[], None]] = deque()
@@ -83,7 +81,6 @@ class WebSockets:
             self._settings,
             self.relay,
             http,
-            self._count,
             SocketId(self.relay.process, self._last_number),
             address,
             passkey,
