@@ -340,7 +340,6 @@ class Tracker:
         return announce._replace(peers_wanted=min(self._peers_default if wanted is None else wanted, THROTTLED_PEERS))
 
     def _reject(self, decision: Decision) -> Refusal:
-        """Counts an announce that a limit rejects or drops."""
         self._limits.refused(self._counters, decision)
         return self._failures.to_error(to_error(decision), "announces")
 

@@ -37,7 +37,6 @@ class ClientRules:
         await self._allow_list.allows(peer_id)
 
     def refusal(self, peer_id: PeerId) -> Refusal:
-        """The failure for a client that may not announce."""
         if self._uses_deny_list and self._deny_list.denies(peer_id):
             return Refusal("client denied", self._deny_list.reason(peer_id))
         return Refusal("your client is not allowed on this tracker")

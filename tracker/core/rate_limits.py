@@ -200,7 +200,6 @@ class Limits:
             self.note(outcome, announce, address)
 
     def note_scrape(self, address: Address, torrents: int) -> None:
-        """Counts a scrape of this many torrents."""
         if self._counts(address):
             self._hit(ADDRESS, network(address), max(1, torrents))
 
@@ -282,7 +281,6 @@ class Limits:
         return list(networks - self._entries.keys())
 
     def know_entries(self, entries: Mapping[bytes, int]) -> None:
-        """Takes the number of entries in swarms by network."""
         self._entries = {net: n for net, n in self._entries.items() if net in self._nets} | {**entries}
 
     # Sharing with all processes
@@ -304,7 +302,6 @@ class Limits:
         return hits
 
     def is_exempt(self, address: Address) -> bool:
-        """Whether the address is in a network without limits."""
         return is_exempt(network(address), self._exempt)
 
     def learn(self, states: Sequence[RateLimitState]) -> None:
@@ -363,7 +360,6 @@ class Limits:
 
     @property
     def known(self) -> int:
-        """The number of stages in force."""
         return len(self._decisions) + len(self._guessing)
 
 

@@ -114,7 +114,6 @@ class Scrapes:
             answer(self._refuse(reply, passkey, address))
 
     def _refuse(self, reply: Refused | StoreUnavailable, passkey: str, address: Address) -> Refusal:
-        """Counts a refusal, and returns the failure to send."""
         if isinstance(reply, Refused) and reply.unknown_passkey:
             self._limits.on_unknown_passkey(passkey, address)
         return self._failures.to_error(reply, "scrapes", passkey)

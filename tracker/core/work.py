@@ -88,7 +88,6 @@ class WorkRequests:
         return await self._store.work.projects.get(name)
 
     async def claimant(self, project_name: str, sender: Sender) -> Claimant:
-        """Identifies the sender."""
         project = await self.project(project_name)
         address, agent = sender.address, sender.user_agent
         if project.by_name:

@@ -255,7 +255,6 @@ def counts_of(stats: ProjectStatistics) -> dict[str, int]:
 
 
 def columns_of(project: Project) -> list[str]:
-    """What the project counts."""
     if project.verify == "none":
         return ["items", "bytes"]
     return ["seconds", "items"] if project.verify == "address" else ["seconds", "items", "bytes"]

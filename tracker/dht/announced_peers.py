@@ -58,7 +58,6 @@ class AnnouncedPeers:
         self.peer_count = 0
 
     def __len__(self) -> int:
-        """The number of hashes."""
         return len(self.swarms)
 
     def __contains__(self, info_hash: InfoHash) -> bool:
@@ -113,7 +112,6 @@ class AnnouncedPeers:
             self._fresh(info_hash, now)
 
     def forget(self, info_hash: InfoHash) -> None:
-        """Forgets a torrent that no longer takes part."""
         self._drop(to_number(info_hash))
 
     def change_id(self, own: NodeId) -> None:

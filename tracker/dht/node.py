@@ -63,7 +63,6 @@ class Pending:
 
     @property
     def query(self) -> str:
-        """The name of the query."""
         return NAMES[type(self.arguments)]
 
 
@@ -222,7 +221,6 @@ class DhtNode:
         self.counts.queries_in[NAMES[type(query.arguments)], outcome] += 1
 
     def unreachable(self, endpoint: Endpoint, now: float) -> None:
-        """The network reports that no node is at this endpoint."""
         for pending in self._transactions.fail(endpoint):
             self._fail(pending, now)
 

@@ -95,7 +95,6 @@ class InboundLimits:
         return None
 
     def may_answer(self, size: int, now: float) -> bool:
-        """Whether an answer of ``size`` bytes may be sent."""
         return self._bytes.take(now, size)
 
 

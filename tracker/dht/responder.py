@@ -88,7 +88,6 @@ class Responder:
         self.tokens = ConnectionIds(secret, TOKEN_HASH_LENGTH)
 
     def refuse(self, error: QueryError) -> bytes | None:
-        """The answer to an invalid query."""
         if self.read_only:
             return None
         return encode_failure(Failure(error.transaction, error.code, str(error), self.version))

@@ -51,7 +51,6 @@ class SampleSet:
         return list(self._hashes)
 
     def forget(self, info_hash: InfoHash) -> None:
-        """Forgets a torrent that no longer takes part."""
         if info_hash in self._hashes:
             self._hashes.remove(info_hash)
             self.total -= 1

@@ -143,7 +143,6 @@ class RoutingTable:
                 entry.suspect = entry.suspect or now - entry.last_seen >= BAD_PING_SECONDS
 
     def on_named(self, nodes: Iterable[Node]) -> None:
-        """An answer named these nodes."""
         for node in nodes:
             known = self.entries.get(to_number(node.id))
             if known is None or known.node != node:

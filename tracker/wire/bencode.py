@@ -36,8 +36,6 @@ def decode(data: bytes, *, max_depth: int, max_values: int) -> Any:
 
 
 class Entry(NamedTuple):
-    """A value of a dictionary."""
-
     span: bytes
     """As in the data."""
     value: Any

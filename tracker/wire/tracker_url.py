@@ -27,8 +27,6 @@ _SHOWN_WORD = re.compile(r"(?:announce|scrape)(?:\.[a-z]{1,5})?")
 
 @dataclass(frozen=True, slots=True)
 class TrackerUrl:
-    """A parsed announce URL; see ``parse_tracker_url``."""
-
     scheme: str
     host: str
     """Lower case; IPv6 without brackets."""

@@ -166,7 +166,6 @@ class AcceptQueue:
         self._passed_on.put_nowait((socket.socket(fileno=sock.detach()), received))
 
     def _rest(self, listener: Listener) -> None:
-        """Accepts nothing for a moment."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(listener.socket)
         loop.call_later(_REST_SECONDS, self._read, listener)

@@ -276,7 +276,6 @@ class ConnectionTable:
             release_memory()
 
     def stop(self) -> None:
-        """Stops the sweeps."""
         if self._timer is not None:
             self._timer.cancel()
 

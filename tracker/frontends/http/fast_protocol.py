@@ -79,7 +79,6 @@ class FastHttpServer:
         self.heads = RequestHeadCache(self.settings)
 
     def close_after_answers(self) -> None:
-        """From now on every answer closes its connection."""
         self.heads.stop()
         self.aiohttp_server.stopping = True
 
@@ -294,7 +293,6 @@ class FastHttpProtocol(asyncio.Protocol):
             self._hand_over(data)
 
     def _hand_over(self, data: bytes) -> None:
-        """Passes the connection to aiohttp."""
         pipe, early = self._pipe, self._early
         if isinstance(pipe, DirectTransport):
             pipe.pass_on()  # with all that has been read

@@ -77,7 +77,6 @@ class HttpHandler:
 
     @property
     def max_scrape(self) -> int:
-        """The maximum number of torrents in one scrape."""
         return self._settings.current.torrents.max_scrape
 
     async def handle(self, request: Request) -> web.StreamResponse:

@@ -131,7 +131,6 @@ class UdpServer:
         self.errors = TokenBucket(ERRORS_SECOND, ERRORS_SECOND * _BURST_SECONDS, moment)
 
     def takes_connect(self, address: Address, moment: float, *, late: bool) -> bool:
-        """Whether a connect request is answered."""
         network = address[:8]
         if moment >= self._turn_ends or len(self._turn) >= MAX_TURN:
             self._turn.clear()
@@ -145,7 +144,6 @@ class UdpServer:
         return True
 
     def flush(self) -> None:
-        """Passes on what was counted."""
         counts, self.counts = self.counts, Counter()
         for name, number in counts.items():
             self.tracker.count(name, by=number)
@@ -173,7 +171,6 @@ class UdpServer:
         self._later_number -= 1
 
     async def drain(self) -> None:
-        """Waits for the replies of requests in flight."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 while self.waiting:

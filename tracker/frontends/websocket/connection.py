@@ -56,8 +56,6 @@ _OF_USER = frozenset({"no passkey", "unknown passkey", "user disabled", "group m
 
 @dataclass(slots=True, eq=False)
 class Membership:
-    """A torrent of a connection."""
-
     announce: AnnounceOverSocket
     """The last one."""
     joined: bool = False
@@ -119,7 +117,6 @@ class SocketConnection:
         self._budget = TokenBucket(MESSAGES_SECOND, MESSAGES_AT_ONCE, time.monotonic())
 
     async def run(self, request: web.BaseRequest) -> web.WebSocketResponse:
-        """Serves until the connection is closed."""
         socket = web.WebSocketResponse(compress=False, decode_text=False)
         inbox = _Inbox(self.connection, self._take)
         self.connection.messages = WebSocketReader(inbox, MAX_MESSAGE_BYTES, compress=False, decode_text=False)

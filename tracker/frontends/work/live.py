@@ -127,8 +127,6 @@ class Tail:
 
 @dataclass(eq=False)
 class Live(Handlers):
-    """GET live."""
-
     def __post_init__(self) -> None:
         self._tails = WeakValueDictionary[str, Tail]()
         """The tail that the streams of each project share."""

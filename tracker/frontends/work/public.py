@@ -58,7 +58,6 @@ def size_text(number: float) -> str:
 
 
 def amount_text(number: int, column: str) -> str:
-    """A number of items, bytes or seconds."""
     if column == "items":
         return f"{number:,}"
     return size_text(number) if column == "bytes" else f"{number / 86_400:,.1f} d"
@@ -83,7 +82,6 @@ class Public(Handlers):
         return _charts(await self.figures.figures(project))
 
     async def of_page(self, project: Project) -> dict[str, object]:
-        """What the page shows, for its script."""
         return _figures(await self.figures.figures(project))
 
     async def item(self, request: web.Request) -> web.Response:
