@@ -31,7 +31,6 @@ from tracker.bittorrent import HASH_LENGTH
 from tracker.errors import ClientError
 from tracker.operations.audit import Caller, Change
 from tracker.settings.model import Settings
-from tracker.system.aiohttp_connection import MAX_HEADER_BYTES, MAX_LINE_BYTES
 from tracker.system.event_loop import running
 from tracker.system.listeners import open_listeners
 from tracker.system.logger import Logger
@@ -76,7 +75,7 @@ class SiteConnection(Connection):
     def data_received(self, data: bytes) -> None:
         if self._head is not None:
             data = self._head + data
-            if b"\r\n\r\n" not in data and len(data) <= MAX_LINE_BYTES + MAX_HEADER_BYTES:
+            if b"\r\n\r\n" not in data and len(data) <= self.max_line_size + self.max_field_size:
                 self._head = data
                 return
             self._head, data = None, with_host(data)
