@@ -172,7 +172,7 @@ async def open_websockets(context: RuntimeContext, tracker: Tracker) -> AsyncIte
         yield None
         return
     store, process = context.store, context.store.socket_process
-    sockets = WebSockets(tracker.over_websockets(), context.live, process.number, publish=process.publish)
+    sockets = WebSockets(tracker.over_websockets(), context.live, process.number, process.publish)
     process.begin()
     context.telemetry.gauge("sockets", sockets.__len__)
 

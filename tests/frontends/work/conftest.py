@@ -20,7 +20,6 @@ from tracker.core.rate_limits import WorkLimits
 from tracker.core.refusals import Failures
 from tracker.core.work import WorkRequests
 from tracker.core.work_figures import WorkFigures
-from tracker.frontends.work.connections import Limits
 from tracker.frontends.work.server import serve_work
 from tracker.settings.announces import AnnounceSettings
 from tracker.settings.model import Settings
@@ -88,7 +87,7 @@ Serve = Callable[..., Awaitable[Site]]
 
 
 @pytest.fixture
-async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
+async def serve(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
     async with AsyncExitStack() as stack:
 
         async def start(
@@ -96,9 +95,11 @@ async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
             http: dict[str, Any] | None = None,
             limits: dict[str, Any] | None = None,
             announce: dict[str, Any] | None = None,
-            connections: Limits | None = None,
+            constants: dict[str, Any] | None = None,
             url: str = redis_url,
         ) -> Site:
+            for name, value in (constants or {}).items():
+                monkeypatch.setattr(f"tracker.frontends.work.{name}", value)
             settings = Settings(
                 work=WorkSettings(**{"listen": ("127.0.0.1:0",), **(work or {})}),
                 http=HttpSettings(**{"listen": ("127.0.0.1:6969",), **(http or {})}),
@@ -106,13 +107,13 @@ async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
                 announce=AnnounceSettings(**(announce or {})),
             )
             store = await stack.enter_async_context(running(Store(url, Keys(prefix), SwarmRules())))
-            return await stack.enter_async_context(listening(settings, store, connections))
+            return await stack.enter_async_context(listening(settings, store))
 
         yield start
 
 
 @contextlib.asynccontextmanager
-async def listening(settings: Settings, store: Store, connections: Limits | None) -> AsyncIterator[Site]:
+async def listening(settings: Settings, store: Store) -> AsyncIterator[Site]:
     limits = WorkLimits(LiveSettings(settings))
     async with serve_work(
         WorkRequests(store, store.clock),
@@ -122,7 +123,6 @@ async def listening(settings: Settings, store: Store, connections: Limits | None
         Failures(store.counters),
         listening=settings.http.listen,
         clock=store.clock,
-        limits=connections,
     ) as addresses:
         yield Site(addresses, store, limits)
 

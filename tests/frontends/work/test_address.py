@@ -58,7 +58,7 @@ async def volunteers(redis_url: str, prefix: str) -> AsyncIterator[Volunteers]:
     async with (
         open_tracker(redis_url, prefix, settings) as tracker,
         serve_http(tracker.decisions, LiveSettings(settings)) as addresses,
-        listening(settings, tracker.store, None) as site,
+        listening(settings, tracker.store) as site,
     ):
         await site.store.pass_time(0)
         await site.store.torrents.add(InfoHash(INFO_HASH))

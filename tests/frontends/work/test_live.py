@@ -175,7 +175,7 @@ async def test_streams_of_one_address_are_limited(site: Site) -> None:
 async def test_streams_end_when_the_listener_stops(site: Site) -> None:
     settings = Settings(work=WorkSettings(listen=("127.0.0.1:0",)))
     async with AsyncExitStack() as stack:
-        async with listening(settings, site.store, None) as other:
+        async with listening(settings, site.store) as other:
             client = await stack.enter_async_context(connect(other.addresses[0]))
             client.send(request("/proj/live"))
             await client.reader.readuntil(b"\r\n\r\n")

@@ -14,7 +14,6 @@ from tests.frontends.work.conftest import Serve, Site
 from tests.raw_http import ask, connect, request
 from tests.store.harness import ALICE
 from tracker.errors import StartupError
-from tracker.frontends.work.connections import Limits
 from tracker.refusals import ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
 from tracker.settings.site import WorkSettings
 
@@ -207,7 +206,7 @@ async def test_a_proxy_header_against_the_setting_is_counted_and_a_warning_once(
 
 
 async def test_slow_heads_and_bodies_are_cut(serve: Serve) -> None:
-    site = await serve(connections=Limits(idle_seconds=0.1, body_seconds=0.1))
+    site = await serve(constants={"connections.IDLE_SECONDS": 0.1, "requests.BODY_SECONDS": 0.1})
     async with connect(site.addresses[0]) as line:
         assert await line.is_closed()
     async with connect(site.addresses[0]) as line:
@@ -220,7 +219,7 @@ async def test_slow_heads_and_bodies_are_cut(serve: Serve) -> None:
 
 async def test_connections_are_limited_in_all(serve: Serve) -> None:
     """In all, the oldest idle one is closed."""
-    site = await serve(connections=Limits(connections=2))
+    site = await serve(constants={"connections.MAX_CONNECTIONS": 2})
     async with connect(site.addresses[0]) as first, connect(site.addresses[0]) as second:
         for line in (first, second):
             assert (await line.get("/nothing")).status == 404
@@ -236,7 +235,7 @@ async def test_connections_are_limited_in_all(serve: Serve) -> None:
 
 async def test_idle_connections_of_an_address_lock_no_neighbour_out(serve: Serve) -> None:
     """At its limit the oldest idle one is closed; none while all are busy."""
-    site = await serve(connections=Limits(per_network=3))
+    site = await serve(constants={"connections.MAX_CONNECTIONS_PER_NETWORK": 3})
     await site.project()
     async with AsyncExitStack() as stack:
         lines = [await stack.enter_async_context(connect(site.addresses[0])) for _ in range(3)]

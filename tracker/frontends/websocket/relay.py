@@ -7,6 +7,7 @@ collected for two milliseconds, and published on its channel together.
 
 import asyncio
 import struct
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -107,12 +108,11 @@ def decode(payload: bytes) -> Iterator[Relayed]:
 
 @dataclass(eq=False)
 class Relay:
-    """``process`` is the number of this process. ``timer`` gives seconds from any start."""
+    """``process`` is the number of this process."""
 
     process: int
     publish: Publish
     tracker: Tracker
-    timer: Callable[[], float]
     receivers: dict[int, Receiver] = field(default_factory=dict)
     """The connections of this process by their number."""
     _waiting: dict[int, list[bytes]] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Relay:
         received: OpenOffers,
     ) -> None:
         """Passes an offer on to each of these WebSockets, but to none whose own offer is among those ``received``."""
-        waiting = received.unanswered(info_hash, self.timer())
+        waiting = received.unanswered(info_hash, time.monotonic())
         for receiver, offer in zip((one for one in to if one not in waiting), offers, strict=False):
             key, message = (info_hash, peer_id, offer.offer_id), encode_offer(info_hash, peer_id, offer)
             self._send(receiver.process, Relayed(_OFFER, receiver.number, key, sender, message))
@@ -138,7 +138,7 @@ class Relay:
     def pass_answer(self, sender: SocketId, receiver: Receiver, answer: Answer) -> None:
         """Passes the answer of connection ``receiver`` on, if it had the offer and is still in the swarm."""
         key = answer.info_hash, answer.to_peer_id, answer.accepted.offer_id
-        offerer = receiver.open_offers.take(key, self.timer())
+        offerer = receiver.open_offers.take(key, time.monotonic())
         if offerer is None or answer.info_hash not in receiver.torrents:
             self.tracker.count("relays.unasked")
             return
@@ -155,7 +155,7 @@ class Relay:
         self._waiting_bytes += len(packed)
         if not self._waiting:
             # Offers of an announce come together, their answers one after the other.
-            passed = self.timer() - self._published if relayed.kind == _OFFER else 0.0
+            passed = time.monotonic() - self._published if relayed.kind == _OFFER else 0.0
             asyncio.get_running_loop().call_later(max(COLLECT_SECONDS - passed, 0.0), self._due.set)
         self._waiting.setdefault(process, []).append(packed)
 
@@ -164,7 +164,7 @@ class Relay:
         while True:
             await self._due.wait()
             self._due.clear()
-            self._published = self.timer()
+            self._published = time.monotonic()
             waiting, self._waiting = self._waiting, {}
             payloads = {process: b"".join(messages) for process, messages in waiting.items()}
             receivers = await self.publish(payloads)
@@ -185,6 +185,6 @@ class Relay:
             self.tracker.count("relays.lost")
             return
         if kind == _OFFER:
-            receiver.open_offers.add(key, sender, self.timer())
+            receiver.open_offers.add(key, sender, time.monotonic())
         self.tracker.count("relays.offers" if kind == _OFFER else "relays.answers")
         receiver.send(message)

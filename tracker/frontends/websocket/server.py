@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -33,16 +32,8 @@ _FIRST_NUMBER_BITS, _MAX_NUMBER = 38, 2**40 - 1
 class WebSockets:
     """Serves WebSockets that the HTTP port passes on. ``process`` is a number that no other process has."""
 
-    def __init__(
-        self,
-        tracker: Tracker,
-        settings: LiveSettings,
-        process: int,
-        *,
-        publish: Publish,
-        timer: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.relay = Relay(process, publish, tracker, timer)
+    def __init__(self, tracker: Tracker, settings: LiveSettings, process: int, publish: Publish) -> None:
+        self.relay = Relay(process, publish, tracker)
         self._tracker = tracker
         self._settings = settings
         self._origins = frozenset(settings.current.webtorrent.origins)

@@ -14,7 +14,7 @@ OK = "OK\n"
 
 class Calls(Handlers):
     async def _read(self, request: web.Request) -> tuple[Claimant, Fields]:
-        fields = await read_fields(request, self.body_seconds)
+        fields = await read_fields(request)
         return await self.work.claimant(self.project_name(request), self.sender(request, fields)), fields
 
     async def request(self, request: web.Request) -> web.Response:
@@ -90,7 +90,7 @@ class Calls(Handlers):
 
     async def uploaded(self, request: web.Request) -> web.Response:
         """An upload server says that it has a file. The claimant reports the item itself."""
-        await read_fields(request, self.body_seconds)
+        await read_fields(request)
         await self.project(request)
         return web.Response(text=OK)
 

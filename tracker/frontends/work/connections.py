@@ -7,7 +7,6 @@ connections, a deadline for each head, and the PROXY header of trusted proxies.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 from aiohttp import web
@@ -18,20 +17,13 @@ from tracker.system.aiohttp_connection import GuardedServer, ProxiedConnection, 
 from tracker.system.logger import Logger
 from tracker.wire.proxy import TrustedProxies
 
+MAX_CONNECTIONS = 4096
+MAX_CONNECTIONS_PER_NETWORK = 64
+"""Per IPv4 address or /64; trusted proxies have no limit."""
+IDLE_SECONDS = 30.0
+"""Between requests, for a head, and for a stalled reader."""
+
 log = Logger("tracker.work")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """``idle_seconds``: between requests, for a head, and for a stalled reader; ``body_seconds``: for a body;
-    ``stop_seconds``: for requests in flight when the port closes."""
-
-    connections: int = 4096
-    per_network: int = 64
-    """Maximum per IPv4 address or /64; trusted proxies have no limit."""
-    idle_seconds: float = 30.0
-    body_seconds: float = 10.0
-    stop_seconds: float = 2.0
 
 
 class Connection(ProxiedConnection):
@@ -112,7 +104,6 @@ class Server(GuardedServer):
     def __init__(
         self,
         handler: Callable[[Any], Awaitable[web.StreamResponse]],
-        limits: Limits,
         proxies: TrustedProxies,
         refused: Callable[[str], None],
         *,
@@ -123,9 +114,8 @@ class Server(GuardedServer):
         self._refused = refused
         self.proxy_protocol = proxy_protocol
         self._told = set[str]()
-        self._own_limits = limits
         self._of_network: Counter[bytes] = Counter()
-        super().__init__(handler, limits.idle_seconds, access_log=None, **options)
+        super().__init__(handler, IDLE_SECONDS, access_log=None, **options)
 
     def mismatch(self, text: str) -> None:
         """Counts that a PROXY header is missing or unexpected, and says it once, as the announce port does."""
@@ -141,8 +131,8 @@ class Server(GuardedServer):
         super().connection_made(handler, transport)
         network = cast(Connection, handler).network
         self._of_network[network] += 1
-        is_crowded = bool(network) and self._of_network[network] > self._own_limits.per_network
-        if not is_crowded and len(self._connections) <= self._own_limits.connections:
+        is_crowded = bool(network) and self._of_network[network] > MAX_CONNECTIONS_PER_NETWORK
+        if not is_crowded and len(self._connections) <= MAX_CONNECTIONS:
             return
         for one in cast(dict[Connection, Any], self._connections):  # the oldest first
             if one is not handler and one.idle and (one.network == network or not is_crowded):

@@ -21,6 +21,7 @@ from tracker.wire.endpoint import format_address
 from tracker.wire.proxy import TrustedProxies, named_client
 
 MAX_BODY_BYTES = 65_536
+BODY_SECONDS = 10.0
 _TYPES: Mapping[str, tuple[type, ...]] = {"bytes": (dict,), "id": (str, dict), "free_bytes": (int,), "port": (int,)}
 """The types of the fields that are read, if not text. All others are ignored."""
 _BEARER = re.compile(r"Bearer +([!-~]+)", re.IGNORECASE)
@@ -52,12 +53,12 @@ class Fields:
         return found
 
 
-async def read_fields(request: web.Request, seconds: float) -> Fields:
-    """The fields of the body. Raises Refused, HTTPRequestEntityTooLarge, and HTTPRequestTimeout after ``seconds``."""
+async def read_fields(request: web.Request) -> Fields:
+    """The fields of the body. Raises Refused, HTTPRequestEntityTooLarge, and HTTPRequestTimeout after BODY_SECONDS."""
     if (request.content_length or 0) > MAX_BODY_BYTES:
         raise web.HTTPRequestEntityTooLarge(max_size=MAX_BODY_BYTES, actual_size=request.content_length or 0)
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(BODY_SECONDS):
             body = await request.read()
     except TimeoutError:
         raise web.HTTPRequestTimeout from None
@@ -89,8 +90,7 @@ def parse_fields(body: bytes) -> Fields:
 @dataclass(eq=False)
 class Handlers:
     """What the handlers of requests need. ``proxies`` are the networks whose forwarding headers are trusted;
-    ``refused`` counts a request by the text of its refusal. ``default`` is the project of paths without a name,
-    ``body_seconds`` the time for a body."""
+    ``refused`` counts a request by the text of its refusal. ``default`` is the project of paths without a name."""
 
     work: WorkRequests
     figures: WorkFigures
@@ -98,7 +98,6 @@ class Handlers:
     refused: Callable[[str], None]
     links: Links
     default: str
-    body_seconds: float
 
     def address(self, request: web.Request) -> Address:
         """The packed address of the client. Raises Refused when a proxy does not name it."""

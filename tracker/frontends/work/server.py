@@ -15,7 +15,7 @@ from tracker.core.work import Refused, WorkRequests
 from tracker.core.work_figures import WorkFigures
 from tracker.errors import ClientError, NotFound, StoreUnavailable
 from tracker.frontends.work.calls import Calls
-from tracker.frontends.work.connections import Limits, Server
+from tracker.frontends.work.connections import Server
 from tracker.frontends.work.live import Live
 from tracker.frontends.work.public import Public
 from tracker.frontends.work.replies import PRIVATE, Links, refusal
@@ -29,6 +29,8 @@ from tracker.wire.proxy import TrustedProxies
 
 RETRY_SECONDS = 2
 """Retry-After while the store is unavailable."""
+STOP_SECONDS = 2.0
+"""For requests in flight when the port closes."""
 PROJECT = "/{project:[-_0-9A-Za-z]+}"
 
 log = Logger("tracker.work")
@@ -44,27 +46,25 @@ async def serve_work(
     *,
     listening: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
-    limits: Limits | None = None,
 ) -> AsyncIterator[tuple[str, ...]]:
     """Serves until the block is left; yields the addresses, with real ports in place of 0.
 
     ``listening`` are the addresses where peers announce; ``failures`` counts what a proxy does wrong. Raises
     StartupError for an address that is not available.
     """
-    limits = limits or Limits()
     proxies = TrustedProxies(settings.http.trusted_proxies)
 
     def refused(text: str) -> None:
         failures.count(Refusal(text).label, "other")
 
-    shared = (work, figures, proxies, refused, Links(settings, listening), settings.work.default, limits.body_seconds)
+    shared = (work, figures, proxies, refused, Links(settings, listening), settings.work.default)
     calls = Calls(*shared)
     guard = _guard(calls, address_limit, clock, legacy_status=settings.work.legacy_status)
     app = make_app(calls, Public(*shared), Live(*shared), guard)
     listeners = await open_listeners(settings.work.listen)
     protocol = settings.http.proxy_protocol
-    build = functools.partial(Server, limits=limits, proxies=proxies, refused=refused, proxy_protocol=protocol)
-    async with accepting(app, listeners, limits.stop_seconds, build):
+    build = functools.partial(Server, proxies=proxies, refused=refused, proxy_protocol=protocol)
+    async with accepting(app, listeners, STOP_SECONDS, build):
         yield tuple(listener.address for listener in listeners)
 
 
