@@ -9,6 +9,7 @@ The public port and the admin port build their connections on this one. It adds 
 """
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -220,6 +221,20 @@ async def accepting(
         for listener in listeners:
             stack.callback((await listener.accept(runner.server)).close)
         yield
+
+
+_HOST = re.compile(rb"\r\nhost[ \t]*:", re.IGNORECASE).search
+
+
+def with_host(head: bytes) -> bytes:
+    """A complete head, with a Host header added to HTTP/1.1 without one.
+
+    A proxy that passes on the request of an HTTP/1.0 client may have none to send.
+    """
+    line, _, headers = head.partition(b"\r\n")
+    if not line.endswith(b"1") or _HOST(head):
+        return head
+    return line + b"\r\nHost: -\r\n" + headers
 
 
 def describe(error: BaseException | None) -> dict[str, str]:

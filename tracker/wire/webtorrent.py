@@ -104,7 +104,8 @@ def _announce(message: dict[str, Any], info_hash: InfoHash, peer_id: PeerId) -> 
     offers = message.get("offers") or ()
     if not isinstance(offers, list | tuple):
         raise BadMessage("offers must be a list", "announce", info_hash)
-    read = () if event in (Event.STOPPED, Event.COMPLETED) else tuple(filter(None, map(_offer, offers[:MAX_OFFERS])))
+    sessions = (_session(each, "offer") for each in offers[:MAX_OFFERS])
+    read = () if event in (Event.STOPPED, Event.COMPLETED) else tuple(filter(None, sessions))
     if isinstance(wanted, int) and 0 <= wanted <= MAX_PEERS_WANTED:
         read = read[:wanted]
     announce = Announce(
@@ -132,22 +133,18 @@ def _number(value: Any, name: str, info_hash: InfoHash) -> int | None:
     return int(value)
 
 
-def _offer(entry: Any) -> Offer | None:
-    if not isinstance(entry, dict):
+def _session(entry: Any, kind: str) -> Offer | None:
+    """The session that an offer or an answer describes; None where it is malformed."""
+    if not isinstance(entry, dict) or not isinstance(description := entry.get(kind), dict):
         return None
-    return _session(entry.get("offer_id"), entry.get("offer"), "offer")
-
-
-def _session(offer_id: Any, description: Any, kind: str) -> Offer | None:
-    raw = _binary(offer_id)
-    if raw is None or not isinstance(description, dict) or description.get("type") != kind:
+    raw, sdp = _binary(entry.get("offer_id")), description.get("sdp")
+    if raw is None or description.get("type") != kind or not isinstance(sdp, str):
         return None
-    sdp = description.get("sdp")
-    return Offer(raw, sdp) if isinstance(sdp, str) and 0 < len(sdp) <= MAX_SDP_LENGTH else None
+    return Offer(raw, sdp) if 0 < len(sdp) <= MAX_SDP_LENGTH else None
 
 
 def _answer(message: dict[str, Any], info_hash: InfoHash, peer_id: PeerId) -> Answer:
-    accepted = _session(message.get("offer_id"), message["answer"], "answer")
+    accepted = _session(message, "answer")
     receiver = _binary(message.get("to_peer_id"))
     if accepted is None or receiver is None:
         raise BadMessage("an answer needs to_peer_id, offer_id and a session description", "announce", info_hash)

@@ -234,7 +234,6 @@ async def test_scrapes_leave_out_torrents_of_unavailable_shards(group: Cluster) 
             Failures(store.counters),
             Limits(LimitSettings(), accounts="off"),
             LiveSettings(Settings()),
-            clock=time.time,
         )
         address = Address(bytes([11, 0, 0, 1]))
         reply = await scrapes.scrape(Scrape(tuple(hashes())), None, address)

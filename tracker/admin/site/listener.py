@@ -31,6 +31,7 @@ from tracker.bittorrent import HASH_LENGTH
 from tracker.errors import ClientError
 from tracker.operations.audit import Caller, Change
 from tracker.settings.model import Settings
+from tracker.system.aiohttp_connection import with_host
 from tracker.system.event_loop import running
 from tracker.system.listeners import open_listeners
 from tracker.system.logger import Logger
@@ -78,15 +79,9 @@ class SiteConnection(Connection):
             if b"\r\n\r\n" not in data and len(data) <= self.max_line_size + self.max_field_size:
                 self._head = data
                 return
-            self._head, data = None, with_host(data)
+            head, end, body = data.partition(b"\r\n\r\n")
+            self._head, data = None, with_host(head + end) + body
         super().data_received(data)
-
-
-def with_host(data: bytes) -> bytes:
-    """The first head with a Host."""
-    line, end, rest = data.partition(b"\r\n")
-    head = end + rest.partition(b"\r\n\r\n")[0].lower()
-    return data if b"\r\nhost:" in head else line + b"\r\nHost: site" + end + rest
 
 
 @dataclass

@@ -6,7 +6,6 @@ hold only what a tracker sends, and what aiohttp's protocol needs.
 
 import asyncio
 import functools
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -120,20 +119,6 @@ def is_browser(headers: Mapping[str, str]) -> bool:
 def user_agent_of(headers: Mapping[str, str]) -> bytes:
     """What a client calls itself, up to 64 characters."""
     return clean_text(headers.get("User-Agent", "")).strip()[:64].encode("utf-8", "replace")
-
-
-_HOST = re.compile(rb"\r\nhost[ \t]*:", re.IGNORECASE).search
-
-
-def with_host(head: bytes) -> bytes:
-    """A complete head, with a Host header added to HTTP/1.1 without one.
-
-    A proxy that passes on the request of an HTTP/1.0 client may have none to send.
-    """
-    line, _, headers = head.partition(b"\r\n")
-    if not line.endswith(b"1") or _HOST(head):
-        return head
-    return line + b"\r\nHost: -\r\n" + headers
 
 
 @functools.cache

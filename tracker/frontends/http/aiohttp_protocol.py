@@ -26,11 +26,11 @@ from aiohttp.http_parser import HttpRequestParser
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
-from tracker.frontends.http.aiohttp_messages import Request, with_host
+from tracker.frontends.http.aiohttp_messages import Request
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.handler import HttpHandler, ProxyMismatch
 from tracker.refusals import PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
-from tracker.system.aiohttp_connection import GuardedServer, ProxiedConnection, describe
+from tracker.system.aiohttp_connection import GuardedServer, ProxiedConnection, describe, with_host
 from tracker.system.logger import Logger
 
 _MAX_READ_AHEAD = 32768

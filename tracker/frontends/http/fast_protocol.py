@@ -17,12 +17,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tracker.bittorrent import Address, Announce, Reply, Scrape, ScrapeReply, with_agent
-from tracker.frontends.http.aiohttp_messages import answer_head, with_host
+from tracker.frontends.http.aiohttp_messages import answer_head
 from tracker.frontends.http.aiohttp_protocol import Server
 from tracker.frontends.http.direct_transport import DirectTransport
 from tracker.frontends.http.handler import HttpHandler
 from tracker.frontends.http.request_heads import ParsedHead, RequestHeadCache
 from tracker.refusals import Busy, Refusal, SilentlyDropped
+from tracker.system.aiohttp_connection import with_host
 from tracker.wire.announce_path import PASSKEY_PARAMETER
 from tracker.wire.http_reply import encode_announce, encode_scrape
 from tracker.wire.http_request import VISIBLE, parse_announce, parse_scrape, parse_usual
