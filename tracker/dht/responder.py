@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht import bloom
-from tracker.dht.announced_peers import AnnouncedPeer, AnnouncedPeers
+from tracker.dht.announced_peers import AnnouncedPeer, AnnouncedPeers, SampleSet
 from tracker.dht.node_id import to_id
-from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable
 from tracker.errors import QueryError
 from tracker.wire.connection_id import ConnectionIds

@@ -81,14 +81,6 @@ def encode_handshake(handshake: Handshake) -> bytes:
     return _PROTOCOL + bytes(reserved) + handshake.info_hash + handshake.peer_id
 
 
-def parse_handshake(data: bytes) -> Handshake:
-    """``data`` are the first 68 bytes of a connection. Unknown reserved bits are ignored."""
-    if len(data) != HANDSHAKE_LENGTH or not data.startswith(_PROTOCOL):
-        raise PeerProtocolError("no BitTorrent handshake")
-    fast = bool(data[_RESERVED][_FAST_BYTE] & _FAST_BIT)
-    return Handshake(InfoHash(data[_HASH]), PeerId(data[_HASH.stop :]), fast)
-
-
 def encode_message(message: Message) -> bytes:
     """Raises struct.error for a number outside 0 to 2^32 - 1."""
     if message.kind is Kind.PIECE:
@@ -131,7 +123,7 @@ class PeerStream:
         self._data += data
 
     def handshake(self) -> Handshake | None:
-        """The handshake, which must come first; ``None`` while it is incomplete.
+        """The handshake, which must come first; ``None`` while it is incomplete. Unknown reserved bits are ignored.
 
         Raises PeerProtocolError at the first wrong byte.
         """
@@ -141,7 +133,8 @@ class PeerStream:
         if len(head) < HANDSHAKE_LENGTH:
             return None
         del self._data[:HANDSHAKE_LENGTH]
-        return parse_handshake(head)
+        fast = bool(head[_RESERVED][_FAST_BYTE] & _FAST_BIT)
+        return Handshake(InfoHash(head[_HASH]), PeerId(head[_HASH.stop :]), fast)
 
     def messages(self) -> list[Message]:
         """The complete messages so far, without keep-alives and messages of other kinds."""

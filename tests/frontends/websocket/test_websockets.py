@@ -18,7 +18,7 @@ from tracker.bittorrent import InfoHash, PeerId
 from tracker.core.announce import Tracker
 from tracker.core.scrape import Scrapes
 from tracker.frontends.http import connection_table
-from tracker.frontends.websocket import connection as front_end
+from tracker.frontends.websocket import server as front_end
 from tracker.frontends.websocket.relay import OfferKey, OpenOffers
 from tracker.refusals import UPGRADE_MISSING
 from tracker.store.access.rate_limits import Hit

@@ -19,7 +19,6 @@ from tracker.wire.handshake import (
     PeerStream,
     encode_handshake,
     encode_message,
-    parse_handshake,
 )
 from tracker.wire.torrent_file import Pieces
 from tracker.workers.prober import Prober, Times, has_allowed_port
@@ -83,7 +82,10 @@ async def peer(behave: Behave) -> AsyncIterator[Endpoint]:
 
 async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, fast: bool = True) -> Handshake:
     """Answers the handshake for the same torrent; returns the prober's."""
-    received = parse_handshake(await reader.readexactly(HANDSHAKE_LENGTH))
+    stream = PeerStream()
+    stream.feed(await reader.readexactly(HANDSHAKE_LENGTH))
+    received = stream.handshake()
+    assert received is not None
     writer.write(encode_handshake(Handshake(received.info_hash, PEER, fast)))
     return received
 
