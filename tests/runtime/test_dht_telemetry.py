@@ -31,7 +31,7 @@ def test_counts_are_those_added_less_those_dropped() -> None:
             info_hash = InfoHash(rng.randbytes(20))
             node.announced.announce(info_hash, address(number), island.now, seed=False)
             if number % 3 == 0:
-                node.forget(info_hash)
+                node.responder.forget(info_hash)
         if step == 3:
             island.cut = {address(number) for number in range(5, 15)}
         island.run(900, step=5)

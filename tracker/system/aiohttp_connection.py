@@ -121,7 +121,7 @@ class GuardedConnection(RequestHandler):
 
 
 class ProxiedConnection(GuardedConnection):
-    """One whose client may be named by the PROXY header of one of ``proxies``. ``address`` is that of the other end, or of
+    """One whose client may be named by the PROXY header of a trusted proxy. ``address`` is that of the other end, or of
     the client that the header names; ``trusted``: it is a trusted proxy. PROXY headers are required where ``_preface``
     is not None at first, and not expected elsewhere."""
 
