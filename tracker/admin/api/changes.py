@@ -117,7 +117,7 @@ class Selection(Query):
     limit: Limit = Field(100, description="Items per page.")
 
     @property
-    def is_selective(self) -> bool:
+    def filter(self) -> TorrentFilter | UserFilter:
         raise NotImplementedError
 
     @model_validator(mode="after")
@@ -125,7 +125,7 @@ class Selection(Query):
         is_ordered = self.model_fields_set & {"sort", "order"}
         if self.q is not None and is_ordered:
             raise ValueError("a search (q) takes no sort and order")
-        if self.updated_since is not None and (self.is_selective or is_ordered):
+        if self.updated_since is not None and (self.q is not None or self.filter.is_selective or is_ordered):
             raise ValueError("updated_since takes no search, filter, sort or order")
         return self
 
@@ -154,10 +154,6 @@ class TorrentQuery(Selection):
         """Without the search text."""
         return TorrentFilter(self.sort, self.order == "desc", self.enabled, self.private, self.seeded)
 
-    @property
-    def is_selective(self) -> bool:
-        return self.q is not None or self.filter.is_selective
-
 
 class UserQuery(Selection):
     q: Annotated[str | None, Field(min_length=1, max_length=200)] = Field(
@@ -180,7 +176,3 @@ class UserQuery(Selection):
     @property
     def filter(self) -> UserFilter:
         return UserFilter(self.sort, self.order == "desc", self.enabled, self.can_leech, self.q or "")
-
-    @property
-    def is_selective(self) -> bool:
-        return self.filter.is_selective
