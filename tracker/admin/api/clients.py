@@ -16,14 +16,10 @@ from tracker.store.access.client_lists import MAX_REASON_LENGTH
 endpoints = Endpoints("clients", "The lists of allowed and denied clients, and client statistics.")
 
 
-def _as_shown(text: object) -> object:
-    """The prefix as lists show it, also if a proxy decoded its escapes."""
-    return format_prefix(parse_prefix(text)) if isinstance(text, str) else text
-
-
 PrefixText = Annotated[
     str,
-    BeforeValidator(_as_shown),
+    # The prefix as lists show it, also if a proxy decoded its escapes.
+    BeforeValidator(lambda text: format_prefix(parse_prefix(text)) if isinstance(text, str) else text),
     Field(
         pattern="^(%[0-9A-Fa-f]{2}|[!-$&-~]){1,20}$",
         description="Peer id prefix, 1 to 20 bytes; non-printable bytes are percent-encoded.",

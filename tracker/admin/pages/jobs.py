@@ -34,11 +34,12 @@ class JobPages(Pages):
         number = page_number(request.query.get("page", ""))
         total = dict(queues).get(queue, {}).get(status, 0)
         here = f"/jobs?queue={queue}&status={status}"
+        keeps_site = self._context.settings.site.database is not None
         urls = [url.get_secret_value() for url in self._context.settings.changes.webhook_urls]
         variables = {
             "queues": queues,
             "webhooks": await self._store.webhooks.all(urls),
-            "site": await self._site(),
+            "site": (await self._store.site_rows.state() or SyncState()) if keeps_site else None,
             "queue": queue,
             "status": status,
             "statuses": STATUSES,
@@ -51,12 +52,6 @@ class JobPages(Pages):
         }
         is_part = wants_part(request) and request.method != "POST"
         return render(request, "parts/jobs.html", variables) if is_part else variables
-
-    async def _site(self) -> SyncState | None:
-        """None where no site's database is kept."""
-        if self._context.settings.site.database is None:
-            return None
-        return await self._store.site_rows.state() or SyncState()
 
     @get(r"/jobs/{id:\w+}", "job.html")
     async def show_one(self, request: web.Request) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import announce_urls
-from tracker.admin.http.form_body import File
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, page_number, read_form, read_rule, turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
@@ -157,18 +156,32 @@ class TorrentPages(Pages):
         """Registers the uploaded files and the info hash of the form. Valid ones are added if others fail."""
         added: list[Added] = []
         refused: list[Refused] = []
-        files = form.files("file")
+        files, labels = form.files("file"), [form.text("labels")] if form.text("labels") else None
         if len(files) > MAX_FILES:
             why = f"at most {MAX_FILES} at a time; `tracker import` takes any number"
             refused, files = [(f"{len(files)} files", why)], []
         for file in files:
             try:
-                added += await self._add_file(file, form)
+                added += await add_file(
+                    self._store,
+                    file.content,
+                    private=form.ticked("private"),
+                    pending=form.ticked("pending"),
+                    labels=labels,
+                    files=self._context.torrent_files,
+                    max_bytes=self._context.settings.admin.max_upload_bytes,
+                )
             except ClientError as error:
                 refused.append((file.name, str(error)))
         if text := form.text("info_hash"):
             try:
-                added.append(await self._add_hash(text, form))
+                fields = torrent_fields(
+                    name=form.text("name") or None,
+                    private=form.ticked("private") or None,
+                    enabled="pending" if form.ticked("pending") else None,
+                    labels=labels,
+                )
+                added.append(await add_torrent(self._store, parse_hash(text), fields))
             except ClientError as error:
                 refused.append((text, str(error)))
         for one in (one for one in added if one.new):
@@ -180,35 +193,10 @@ class TorrentPages(Pages):
             return done(request, f"/torrents/{added[0].info_hash.hex()}", "added")
         return self._answer(request, added, refused, 200 if added else 422)
 
-    async def _add_file(self, file: File, form: Form) -> list[Added]:
-        return await add_file(
-            self._store,
-            file.content,
-            private=form.ticked("private"),
-            pending=form.ticked("pending"),
-            labels=_labels(form),
-            files=self._context.torrent_files,
-            max_bytes=self._context.settings.admin.max_upload_bytes,
-        )
-
-    async def _add_hash(self, text: str, form: Form) -> Added:
-        fields = torrent_fields(
-            name=form.text("name") or None,
-            private=form.ticked("private") or None,
-            enabled="pending" if form.ticked("pending") else None,
-            labels=_labels(form),
-        )
-        return await add_torrent(self._store, parse_hash(text), fields)
-
     def _answer(self, request: web.Request, added: list[Added], refused: list[Refused], status: int) -> web.Response:
         urls = announce_urls(self._context, request.host)
         variables = {"added": added, "refused": refused, "max_files": MAX_FILES, "announce_urls": urls}
         return render(request, "torrents_add.html", variables, status=status)
-
-
-def _labels(form: Form) -> list[str] | None:
-    text = form.text("labels")
-    return [text] if text else None
 
 
 PAGE = 50
