@@ -145,14 +145,12 @@ class WorkPages(Pages):
             **turned(f"{here}?{urlencode(query)}", number, PAGE, total),
             "log": [finished_claim(entry) for entry in await self._store.work.log.newest(name, _LOGGED)],
             "domain_bytes": await self._store.work.statistics.domain_bytes(name),
-            "sees_addresses": _sees_addresses(request),
         }
 
     @get("/work/{project}/items", "work_items.html")
     async def items(self, request: web.Request) -> dict[str, Any]:
         """The query has ``list``, ``claimant``, ``cursor`` and ``item``, to find one."""
-        frame = await self._frame(request, "/items")
-        name = request.match_info["project"]
+        frame, name = await self._frame(request, "/items"), request.match_info["project"]
         place = _place(request.query.get("list", ""))
         claimant, wanted = clean(request.query.get("claimant", ""), 30), clean(request.query.get("item", ""), 300)
         cursor, items = request.query.get("cursor", "")[:_MAX_CURSOR], self._store.work.items
@@ -200,8 +198,7 @@ class WorkPages(Pages):
     @get("/work/{project}/claims", "work_claims.html")
     async def claims(self, request: web.Request) -> dict[str, Any]:
         """The query has ``claimant``, ``item`` and ``cursor``."""
-        frame = await self._frame(request, "/claims")
-        name = request.match_info["project"]
+        frame, name = await self._frame(request, "/claims"), request.match_info["project"]
         claimant, item = (clean(request.query.get(each, ""), 300) for each in ("claimant", "item"))
         cursor, found = request.query.get("cursor", "")[:_MAX_CURSOR], self._store.work.claims
         try:
@@ -215,14 +212,12 @@ class WorkPages(Pages):
             "claimant": claimant,
             "item": item,
             **first_and_next(f"{frame['here']}/claims", query, cursor, page.cursor),
-            "sees_addresses": _sees_addresses(request),
         }
 
     @post("/work/{project}/claims/release", "claims.release", errors_on="claims")
     async def release(self, request: web.Request, form: Form) -> web.Response:
         """Releases one claim, or all that match."""
-        name = request.match_info["project"]
-        hours = form.text("hours")
+        name, hours = request.match_info["project"], form.text("hours")
         await self._store.work.projects.get(name)
         released = await self._store.work.claims.release_all(
             name,
@@ -236,8 +231,8 @@ class WorkPages(Pages):
 
     @get("/work/{project}/blocked", "work_blocked.html")
     async def blocked(self, request: web.Request) -> dict[str, Any]:
-        frame = await self._frame(request, "/blocked")
-        name, sees_addresses = request.match_info["project"], _sees_addresses(request)
+        frame, name = await self._frame(request, "/blocked"), request.match_info["project"]
+        sees_addresses = request[IDENTITY].may("operate")
         blocked = await self._store.work.blocks.all(name)
         shown = blocked if sees_addresses else [each for each in blocked if not is_address(each)]
         return {
@@ -277,10 +272,6 @@ def _changes(form: Form) -> dict[str, Any]:
         else:
             changes[name] = text
     return changes
-
-
-def _sees_addresses(request: web.Request) -> bool:
-    return request[IDENTITY].may("operate")
 
 
 def _place(text: str) -> Place:
