@@ -99,12 +99,9 @@ class PrivateAddresses:
 
 
 class Tracker:
-    """Answers announces and scrapes.
-
-    ``on_join`` is called for each peer that joins a swarm; ``on_refused`` for each refused announce but those over a
-    limit, with the label of the failure and the passkey (empty without one). ``clock`` gives epoch seconds, ``timer``
-    seconds from any start.
-    """
+    """Answers announces and scrapes. ``on_join`` is called for each peer that joins a swarm; ``on_refused`` for each
+    refused announce but those over a limit, with the label of the failure and the passkey (empty without one).
+    ``clock`` gives epoch seconds, ``timer`` seconds from any start."""
 
     def __init__(
         self,
@@ -185,10 +182,8 @@ class Tracker:
                 break
 
     def submit(self, announce: Announce, passkey: str | None, address: Address, answer: Answer) -> bool:
-        """Applies an announce from ``address``; calls ``answer`` once, perhaps at once, with the reply.
-
-        Returns False, and does nothing, when the store must be read first; ``submit_later`` does that.
-        """
+        """Applies an announce from ``address``; calls ``answer`` once, perhaps at once, with the reply. Returns False,
+        and does nothing, when the store must be read first; ``submit_later`` does that."""
         if self._live.current is not self._settings:
             self._apply_settings()
         refusal = None
@@ -230,11 +225,8 @@ class Tracker:
     def _submit_over_limit(
         self, decision: Decision, announce: Announce, passkey: str, address: Address, answer: Answer, *, may_join: bool
     ) -> None:
-        """Rejects or drops an announce, in any case if the peer may not announce otherwise.
-
-        At the second stage the store still gets ``stopped``, and ``completed`` of a peer in the swarm: clients repeat
-        neither.
-        """
+        """Rejects or drops an announce, in any case if the peer may not announce otherwise. At the second stage the
+        store still gets ``stopped``, and ``completed`` of a peer in the swarm: clients repeat neither."""
         if decision.stage == DROP or not may_join or not self._limits.passes(announce.event, address):
             answer(self._reject(decision))
             return

@@ -183,10 +183,8 @@ class Limits:
             self._hit(ADDRESS, net)
 
     def note_unserved(self, address: Address) -> None:
-        """Counts an announce that the store could not serve, only while this process uses its own counts.
-
-        It is not the client's fault, but a flood of such announces must not overload the process.
-        """
+        """Counts an announce that the store could not serve, only while this process uses its own counts. It is not the
+        client's fault, but a flood of such announces must not overload the process."""
         if self.alone and self._counts(address):
             self._hit(ADDRESS, network(address))
 
@@ -218,11 +216,9 @@ class Limits:
         self._absent_stops[hash(network(address)) & (_CELLS - 1)] += -1 if removed else 1
 
     def note_passed(self, decision: Decision, outcome: str, event: Event) -> None:
-        """Counts an announce that passed the second stage for its limit, if that is by joins or by peer.
-
-        A stop adds nothing to the joins limit, but keeps its stage in force. So a seedbox can stop all its torrents
-        without reaching the third stage.
-        """
+        """Counts an announce that passed the second stage for its limit, if that is by joins or by peer. A stop adds
+        nothing to the joins limit, but keeps its stage in force. So a seedbox can stop all its torrents without
+        reaching the third stage."""
         if decision.limit == JOINS or (decision.limit == PEER and outcome != "early"):
             number = 0 if decision.limit == JOINS and event is Event.STOPPED else 1
             self._add(decision.limit, decision.key, number)

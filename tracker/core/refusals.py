@@ -25,9 +25,7 @@ class Failures:
 
     def to_error(self, error: Refused | Refusal | StoreUnavailable, kind: str, passkey: str | None = None) -> Refusal:
         """Counts a refusal, and returns the failure to send. A request that crashes is counted where it is answered.
-
-        ``passkey``: that of the request, empty without one, or None if the refusal does not depend on it.
-        """
+        ``passkey``: that of the request, empty without one, or None if the refusal does not depend on it."""
         if isinstance(error, StoreOverloaded):
             error = Busy()
         elif isinstance(error, StoreUnavailable):
@@ -41,10 +39,8 @@ class Failures:
 
 class RegistrationLimits:
     """The report on limits of self-registering torrents in one process: a counter for each event, and at most one log
-    line a minute. ``clock`` gives epoch seconds.
-
-    No address is logged. Refused torrents are counted, by reason, where they are answered.
-    """
+    line a minute. ``clock`` gives epoch seconds. No address is logged. Refused torrents are counted, by reason, where
+    they are answered."""
 
     def __init__(self, count: Count, clock: Callable[[], float]) -> None:
         self._count = count

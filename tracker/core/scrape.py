@@ -67,10 +67,8 @@ class Scrapes:
         return True
 
     async def check_passkey(self, passkey: str | None, address: Address) -> None:
-        """Raises Refusal for a passkey that no user has or whose user is disabled, where one is required.
-
-        Counts for the limits as a scrape. All passkeys pass while the store is unavailable; their announces do not.
-        """
+        """Raises Refusal for a passkey that no user has or whose user is disabled, where one is required. Counts for
+        the limits as a scrape. All passkeys pass while the store is unavailable; their announces do not."""
         if not self._reads_passkeys:
             return
         self._reject(passkey, address, result_of)

@@ -126,11 +126,9 @@ class WorkRequests:
     async def done(
         self, claimant: Claimant, item: str, *, token: str, version: str, reported: Mapping[str, Any], id_text: str
     ) -> None:
-        """Takes the report that an item is done; a repeated report too.
-
-        A client without tokens (of 2012 to 2020) repeats a report until it is accepted. So one that can never be
-        counted is accepted without a token, and only counted as refused.
-        """
+        """Takes the report that an item is done; a repeated report too. A client without tokens (of 2012 to 2020)
+        repeats a report until it is accepted. So one that can never be counted is accepted without a token, and only
+        counted as refused."""
         project = claimant.project
         check_item(project.kind, item)
         result = await self._store.work.claims.done(

@@ -97,11 +97,9 @@ async def average_seeders(store: Store, torrents: Sequence[Torrent], now: float)
 
 
 def is_needed(average: float | None, target: int, claimant: str, item: str, now: float) -> bool:
-    """Whether a claimant who seeds should go on.
-
-    A torrent can spare a seeder when it has SPARE_SEEDERS more than its target without this one. Then each seeder is
-    told so with the chance of one among all of them, drawn again each day: so they do not all leave on one day.
-    """
+    """Whether a claimant who seeds should go on. A torrent can spare a seeder when it has SPARE_SEEDERS more than its
+    target without this one. Then each seeder is told so with the chance of one among all of them, drawn again each day:
+    so they do not all leave on one day."""
     if average is None or average - 1 < target + SPARE_SEEDERS:
         return True
     drawn = sha256(f"{item} {claimant} {int(now // _DAY)}".encode()).digest()

@@ -115,11 +115,9 @@ class Buckets(Generic[T]):
                 yield group[distance ^ target]
 
     def _groups_by_distance(self, target: int) -> Iterator[dict[int, T]]:
-        """Groups of entries, each of which is nearer to ``target`` than all later groups.
-
-        The bucket of the target is the nearest. All deeper ones differ from the target in the same first bit, and are
-        one group. Then follow the shallower ones.
-        """
+        """Groups of entries, each of which is nearer to ``target`` than all later groups. The bucket of the target is
+        the nearest. All deeper ones differ from the target in the same first bit, and are one group. Then follow the
+        shallower ones."""
         buckets = self._buckets
         if target == self.own:
             yield from reversed(buckets)

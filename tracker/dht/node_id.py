@@ -90,11 +90,9 @@ _TABLE = tuple(map(_table_entry, range(256)))
 
 
 class ExternalAddress:
-    """The external address of this node in one family, by what other nodes see (BEP 42).
-
-    One node may lie, and so may all of one network. An address counts when answers from five networks name it before
-    any other address has as many.
-    """
+    """The external address of this node in one family, by what other nodes see (BEP 42). One node may lie, and so may
+    all of one network. An address counts when answers from five networks name it before any other address has as
+    many."""
 
     def __init__(self, address: Address | None = None, *, fixed: bool = False) -> None:
         """``fixed``: the operator says so, and votes change nothing."""

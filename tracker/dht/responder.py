@@ -100,11 +100,9 @@ class Responder:
                 family.samples.forget(info_hash)
 
     def respond(self, query: Query, source: Endpoint, swarm: Swarm, now: float, rng: random.Random) -> bytes | None:
-        """The datagram to send, if any. ``swarm``: of the torrent that the query names; else ``NO_PART``.
-
-        Remembers announces, and tells the table about the asker. A torrent without part is forgotten: while the store
-        is unavailable, a query about a torrent is left unanswered instead.
-        """
+        """The datagram to send, if any. ``swarm``: of the torrent that the query names; else ``NO_PART``. Remembers
+        announces, and tells the table about the asker. A torrent without part is forgotten: while the store is
+        unavailable, a query about a torrent is left unanswered instead."""
         address = Address(source[:-2])
         number = 4 if len(address) == 4 else 6
         family = self.families.get(number)

@@ -50,11 +50,9 @@ _NO_OTHER_FORMS = PasskeyForms()
 
 
 def find_route(path: str, query: str = "", forms: PasskeyForms = _NO_OTHER_FORMS) -> Route:
-    """The route of a request: its path in origin or absolute form, and its query, not decoded.
-
-    Raises Refusal for a malformed path, a malformed passkey and two passkeys. With optional accounts a request with
-    a malformed passkey is anonymous.
-    """
+    """The route of a request: its path in origin or absolute form, and its query, not decoded. Raises Refusal for a
+    malformed path, a malformed passkey and two passkeys. With optional accounts a request with a malformed passkey is
+    anonymous."""
     if not path.startswith("/"):
         path = path.partition("://")[2].partition("/")[2]
     segments = _segments(path)
@@ -67,10 +65,8 @@ def find_route(path: str, query: str = "", forms: PasskeyForms = _NO_OTHER_FORMS
 
 
 def passkey_in(url: bytes, forms: PasskeyForms) -> str | None:
-    """The passkey in the path and query that an announce over UDP carries. Any other path has none.
-
-    Raises Refusal as find_route does for passkeys.
-    """
+    """The passkey in the path and query that an announce over UDP carries. Any other path has none. Raises Refusal as
+    find_route does for passkeys."""
     if not url.startswith(b"/"):
         return None
     path, _, query = url.decode("latin-1").partition("?")
@@ -81,10 +77,8 @@ def passkey_in(url: bytes, forms: PasskeyForms) -> str | None:
 
 
 def socket_passkey(path: str, query: str, forms: PasskeyForms) -> str | None:
-    """The passkey in the URL of a WebSocket, whose path may also be ``/``, ``/<passkey>`` or PeerTube's.
-
-    Raises Refusal for any other path, and as find_route does for passkeys.
-    """
+    """The passkey in the URL of a WebSocket, whose path may also be ``/``, ``/<passkey>`` or PeerTube's. Raises Refusal
+    for any other path, and as find_route does for passkeys."""
     segments = _segments(path)
     kind, passkeys = _split(segments, forms._replace(after=True))
     if len(segments) == 1 and not kind:

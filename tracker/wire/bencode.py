@@ -23,11 +23,8 @@ class BencodeError(ValueError):
 
 
 def decode(data: bytes, *, max_depth: int, max_values: int) -> Any:
-    """The value as bytes, int, list and dict, with bytes as keys.
-
-    ``max_depth`` counts lists and dictionaries inside each other, ``max_values`` all values and keys. Raises
-    BencodeError only.
-    """
+    """The value as bytes, int, list and dict, with bytes as keys. ``max_depth`` counts lists and dictionaries inside
+    each other, ``max_values`` all values and keys. Raises BencodeError only."""
     reader = _Reader(data, max_values)
     value = reader.value(max_depth)
     if reader.at != len(data):
@@ -44,10 +41,8 @@ class Entry(NamedTuple):
 
 
 def decode_entries(data: bytes, keys: Collection[bytes], *, max_depth: int, max_values: int) -> dict[bytes, Entry]:
-    """The values under ``keys`` of the dictionary that ``data`` begins with. Others may be repeated.
-
-    Bytes after the dictionary are ignored. Raises BencodeError only.
-    """
+    """The values under ``keys`` of the dictionary that ``data`` begins with. Others may be repeated. Bytes after the
+    dictionary are ignored. Raises BencodeError only."""
     reader = _Reader(data, max_values)
     if not data.startswith(b"d"):
         raise BencodeError("malformed")

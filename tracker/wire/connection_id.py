@@ -21,10 +21,8 @@ _HASH_LENGTH = CONNECTION_ID_LENGTH - 1
 
 
 class ConnectionIds:
-    """``secret`` is 32 bytes: for connection ids those that all trackers on one store share.
-
-    An id is one byte longer than its hash. Tokens may have longer hashes than connection ids.
-    """
+    """``secret`` is 32 bytes: for connection ids those that all trackers on one store share. An id is one byte longer
+    than its hash. Tokens may have longer hashes than connection ids."""
 
     def __init__(self, secret: bytes, hash_length: int = _HASH_LENGTH) -> None:
         self._keyed = hashlib.blake2b(digest_size=hash_length, key=secret[:64], person=b"udp-connection")
@@ -35,10 +33,8 @@ class ConnectionIds:
         """First byte -> the hash of the slot, for the slots whose ids are valid now. Computed once per slot."""
 
     def issue(self, address: bytes, now: float) -> bytes:
-        """The id for ``address`` (packed, without its port: NATs change ports); ``now`` is seconds, not below 0.
-
-        A token of the DHT holds for one torrent, whose info hash follows the address.
-        """
+        """The id for ``address`` (packed, without its port: NATs change ports); ``now`` is seconds, not below 0. A
+        token of the DHT holds for one torrent, whose info hash follows the address."""
         if not self._begin <= now < self._end:
             self._enter_slot(now)
         keyed = self._accepted[self._first].copy()

@@ -17,10 +17,8 @@ _V4_MAPPED = b"\0" * 10 + b"\xff\xff"
 
 
 def pack_address(text: str) -> Address | None:
-    """``"1.2.3.4"`` or ``"2001:db8::1"`` -> packed bytes; IPv4-mapped IPv6 is IPv4.
-
-    ``None`` for anything else: names, short or octal forms, zones, brackets, white space. Never raises.
-    """
+    """``"1.2.3.4"`` or ``"2001:db8::1"`` -> packed bytes; IPv4-mapped IPv6 is IPv4. ``None`` for anything else: names,
+    short or octal forms, zones, brackets, white space. Never raises."""
     try:
         return unmap(inet_pton(AF_INET6 if ":" in text else AF_INET, text))
     except (OSError, ValueError):
@@ -74,10 +72,8 @@ def endpoints_of(packed: bytes) -> tuple[Endpoint, ...]:
 
 
 def split_endpoints(packed: bytes, size: int) -> Iterator[tuple[Address, int]]:
-    """Each address and port of a packed list; ``size`` is 6 (IPv4) or 18 (IPv6).
-
-    Ignores an incomplete last endpoint.
-    """
+    """Each address and port of a packed list; ``size`` is 6 (IPv4) or 18 (IPv6). Ignores an incomplete last
+    endpoint."""
     for end in range(size, len(packed) + 1, size):
         yield Address(packed[end - size : end - 2]), int.from_bytes(packed[end - 2 : end], "big")
 

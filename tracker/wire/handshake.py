@@ -124,9 +124,7 @@ class PeerStream:
 
     def handshake(self) -> Handshake | None:
         """The handshake, which must come first; ``None`` while it is incomplete. Unknown reserved bits are ignored.
-
-        Raises PeerProtocolError at the first wrong byte.
-        """
+        Raises PeerProtocolError at the first wrong byte."""
         head = bytes(self._data[:HANDSHAKE_LENGTH])
         if not _PROTOCOL.startswith(head[: len(_PROTOCOL)]):
             raise PeerProtocolError("no BitTorrent handshake")

@@ -32,11 +32,9 @@ _PADDING = b" \t\r\n"
 
 
 def encode_announce(reply: Reply, *, compact: bool = True, no_peer_id: bool = False) -> bytes:
-    """The reply to an accepted announce, without optional keys that have no value.
-
-    ``peers`` is present even when empty, because rtorrent rejects a reply without it. The long form (``compact=0``)
-    has the peers of both families in one list.
-    """
+    """The reply to an accepted announce, without optional keys that have no value. ``peers`` is present even when
+    empty, because rtorrent rejects a reply without it. The long form (``compact=0``) has the peers of both families in
+    one list."""
     interval, min_interval, seeders, leechers, completions, peers, peers6, _, _, address, warning = reply
     if compact and address and not (peers6 or warning):
         return _COMMON_REPLY % (
@@ -157,11 +155,9 @@ def ready_text(notices: Sequence[str]) -> str:
 
 
 def parse_scrape(data: bytes, requested: Sequence[InfoHash]) -> dict[InfoHash, ScrapeFile]:
-    """The counts of the ``requested`` torrents that another tracker's reply mentions; others are ignored.
-
-    Replies are untrusted: size, depth and number of values are bounded. Raises TrackerRefusal or TrackerReplyError
-    only, as ``parse_announce``.
-    """
+    """The counts of the ``requested`` torrents that another tracker's reply mentions; others are ignored. Replies are
+    untrusted: size, depth and number of values are bounded. Raises TrackerRefusal or TrackerReplyError only, as
+    ``parse_announce``."""
     files = _reply(data).get(b"files")
     if not isinstance(files, dict):
         raise TrackerReplyError("invalid scrape: no files")
@@ -169,10 +165,8 @@ def parse_scrape(data: bytes, requested: Sequence[InfoHash]) -> dict[InfoHash, S
 
 
 def parse_announce(data: bytes, *, max_peers: int) -> AnnounceReply:
-    """Counts, and at most ``max_peers`` endpoints of each family.
-
-    Missing counts are 0. Peers given by host name are ignored.
-    """
+    """Counts, and at most ``max_peers`` endpoints of each family. Missing counts are 0. Peers given by host name are
+    ignored."""
     reply = _reply(data)
     peers = reply.get(b"peers", b"")
     if isinstance(peers, list):

@@ -70,12 +70,9 @@ _ordered = tuple.__new__
 
 
 def parse_announce(query: bytes) -> Announce:
-    """The query of an announce, without its ``?``.
-
-    The first of a repeated parameter counts. Unknown parameters, those without ``=`` and empty values are no error.
-    Raises Refusal for no or two info_hash, a hash or peer id that is not 20 bytes, a missing or invalid port, and a
-    byte count above 2^64.
-    """
+    """The query of an announce, without its ``?``. The first of a repeated parameter counts. Unknown parameters, those
+    without ``=`` and empty values are no error. Raises Refusal for no or two info_hash, a hash or peer id that is not
+    20 bytes, a missing or invalid port, and a byte count above 2^64."""
     return parse_usual(query) or _parse_any(query)
 
 
@@ -102,10 +99,8 @@ def parse_usual(query: bytes) -> Announce | None:
 
 
 def _cache_options(others: bytes) -> _Options | None:
-    """Parses and caches the other parameters; ``None`` where the general parser has to read the whole query.
-
-    The cache takes at most a megabyte, whatever clients send: it is cleared when it is full.
-    """
+    """Parses and caches the other parameters; ``None`` where the general parser has to read the whole query. The cache
+    takes at most a megabyte, whatever clients send: it is cleared when it is full."""
     others = _COUNTERS.sub(b"", others)
     if others in _cached_options:
         return _cached_options[others]
@@ -123,11 +118,9 @@ def _cache_options(others: bytes) -> _Options | None:
 
 
 def _joined(query: bytes) -> bytes:
-    """The query with ``&`` for a ``?`` directly before the first hash or id.
-
-    Clients append their parameters to the query of the announce URL, some with a second ``?``. In any other place, as
-    in a hash or a key, it is part of a value.
-    """
+    """The query with ``&`` for a ``?`` directly before the first hash or id. Clients append their parameters to the
+    query of the announce URL, some with a second ``?``. In any other place, as in a hash or a key, it is part of a
+    value."""
     first = _FIRST_ID(query)
     if first is None or not first[0].startswith(b"?"):
         return query
@@ -184,11 +177,9 @@ def _parse_any(query: bytes) -> Announce:
 
 
 def parse_scrape(query: bytes, max_hashes: int) -> Scrape:
-    """The query of a scrape (BEP 48): every well-formed info_hash once.
-
-    Malformed ones are ignored. A query without any info_hash is a full scrape. Raises Refusal for more than
-    ``max_hashes``, and where all are malformed, because that is never meant as a full scrape.
-    """
+    """The query of a scrape (BEP 48): every well-formed info_hash once. Malformed ones are ignored. A query without any
+    info_hash is a full scrape. Raises Refusal for more than ``max_hashes``, and where all are malformed, because that
+    is never meant as a full scrape."""
     info_hashes: dict[InfoHash, None] = {}
     present = False
     if _QUESTION_MARK in query:
@@ -256,10 +247,8 @@ def _bad_info_hash(value: bytes) -> Refusal:
 
 
 def _number(value: bytes) -> int | None:
-    """Decimal digits -> their number; ``None`` for anything else. Above 2^64 the number is not exact.
-
-    Long digits are cut, because the time of ``int`` grows with the square of their number.
-    """
+    """Decimal digits -> their number; ``None`` for anything else. Above 2^64 the number is not exact. Long digits are
+    cut, because the time of ``int`` grows with the square of their number."""
     if not value.isdigit():
         return None
     if len(value) >= _NUMBER_DIGITS:

@@ -107,11 +107,9 @@ def begins_proxy_header(received: bytes) -> bool:
 
 
 def parse_proxy_header(buffer: bytes) -> ProxyHeader | None:
-    """The PROXY header at the start of ``buffer``; ``None`` while it is incomplete.
-
-    Raises ValueError where it is missing, invalid, or longer than MAX_PROXY_HEADER_LENGTH. TLVs after the addresses of
-    v2 are skipped. IPv4-mapped sources become IPv4.
-    """
+    """The PROXY header at the start of ``buffer``; ``None`` while it is incomplete. Raises ValueError where it is
+    missing, invalid, or longer than MAX_PROXY_HEADER_LENGTH. TLVs after the addresses of v2 are skipped. IPv4-mapped
+    sources become IPv4."""
     if buffer.startswith(_V1_START):
         return _parse_v1(buffer)
     if buffer.startswith(_V2_START):
@@ -131,11 +129,8 @@ def _hops(forwarded_for: Sequence[str], forwarded: Sequence[str]) -> Iterator[Ad
 
 
 def _elements_from_the_right(line: str) -> Iterator[str]:
-    """The elements between commas outside of quotes, last one first.
-
-    Splitting begins at the right, where the trusted proxy appended. So a quote that a client left open cannot include
-    the proxy's element.
-    """
+    """The elements between commas outside of quotes, last one first. Splitting begins at the right, where the trusted
+    proxy appended. So a quote that a client left open cannot include the proxy's element."""
     end, quoted = len(line), False
     for at in range(len(line) - 1, -1, -1):
         if line[at] == '"' and not (quoted and _is_escaped(line, at)):

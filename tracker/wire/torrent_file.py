@@ -106,11 +106,8 @@ class _File(NamedTuple):
 
 
 def parse_torrent_file(data: bytes, *, max_bytes: int = MAX_BYTES) -> TorrentFile:
-    """Parses an untrusted ``.torrent`` file. Raises ClientError only.
-
-    A large file takes seconds: do not call this on an event loop. Bytes after the outer dictionary are ignored, as
-    clients do.
-    """
+    """Parses an untrusted ``.torrent`` file. Raises ClientError only. A large file takes seconds: do not call this on
+    an event loop. Bytes after the outer dictionary are ignored, as clients do."""
     if len(data) > max_bytes:
         _refuse("the .torrent file is too large")
     entries = _entries(data)

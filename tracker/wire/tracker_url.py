@@ -75,10 +75,8 @@ class TrackerUrl:
 
 
 def parse_tracker_url(text: str) -> TrackerUrl:
-    """Parses an announce URL. A udp URL needs a port and has no credentials.
-
-    Raises ValueError, with a text that contains no part of the URL.
-    """
+    """Parses an announce URL. A udp URL needs a port and has no credentials. Raises ValueError, with a text that
+    contains no part of the URL."""
     match = _URL.fullmatch(text) if len(text) <= MAX_LENGTH else None
     if match is None:
         raise ValueError("not an announce URL")

@@ -123,10 +123,8 @@ def encode_announce_request(connection_id: int, transaction_id: int, announce: A
 
 
 def parse_announce(packet: bytes, *, ipv6: bool) -> Announce:
-    """An announce of at least ANNOUNCE_LENGTH bytes. Raises Refusal for port 0 unless the peer stops.
-
-    The ``ip`` field is ignored, since anyone could list a victim. A key of 0 is none; others are written as in HTTP.
-    """
+    """An announce of at least ANNOUNCE_LENGTH bytes. Raises Refusal for port 0 unless the peer stops. The ``ip`` field
+    is ignored, since anyone could list a victim. A key of 0 is none; others are written as in HTTP."""
     info_hash, peer_id, downloaded, left, uploaded, event, key, wanted, port = _ANNOUNCE.unpack_from(
         packet, MIN_REQUEST_LENGTH
     )
@@ -167,10 +165,8 @@ def encode_options(target: bytes) -> bytes:
 
 
 def parse_options(options: bytes) -> bytes:
-    """The path and query in the options that follow an announce (BEP 41); empty without any.
-
-    Never raises: unknown options are skipped, and what follows a length beyond the packet's end is ignored.
-    """
+    """The path and query in the options that follow an announce (BEP 41); empty without any. Never raises: unknown
+    options are skipped, and what follows a length beyond the packet's end is ignored."""
     url, at = b"", 0
     while at < len(options) and options[at] != _END and len(url) < MAX_URL_LENGTH:
         if options[at] == _PADDING:
@@ -195,10 +191,8 @@ def encode_announce_reply(transaction: bytes, reply: Reply, *, ipv6: bool) -> by
 
 
 def parse_announce_reply(packet: bytes, transaction_id: int, *, ipv6: bool, max_peers: int) -> AnnounceReply:
-    """``ipv6``: the family of the receiving socket, which determines the length of a peer. Raises as above.
-
-    An announce reply has no completions; they are 0.
-    """
+    """``ipv6``: the family of the receiving socket, which determines the length of a peer. Raises as above. An announce
+    reply has no completions; they are 0."""
     body = _body(packet, ANNOUNCE, transaction_id, _COUNTS.size)
     interval, leechers, seeders = _COUNTS.unpack_from(body)
     size = ENDPOINT6_LENGTH if ipv6 else ENDPOINT_LENGTH

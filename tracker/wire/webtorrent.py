@@ -59,11 +59,8 @@ class BadMessage(Exception):
 
 
 def parse(data: str | bytes, max_scrape: int) -> Message:
-    """One message. Raises BadMessage.
-
-    Offers that are malformed are left out, as the announce is of use without them. Only the type and the text of a
-    session description are read.
-    """
+    """One message. Raises BadMessage. Offers that are malformed are left out, as the announce is of use without them.
+    Only the type and the text of a session description are read."""
     try:
         message = orjson.loads(data)
     except ValueError:  # a lone surrogate is one too

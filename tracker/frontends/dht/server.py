@@ -53,10 +53,8 @@ class WaitingQuery(NamedTuple):
 
 
 class SwarmCache:
-    """What the store said about torrents, and the queries that wait for it. Both are bounded.
-
-    So a flood costs the store one reading of a torrent in 10 seconds.
-    """
+    """What the store said about torrents, and the queries that wait for it. Both are bounded. So a flood costs the
+    store one reading of a torrent in 10 seconds."""
 
     def __init__(self) -> None:
         self._swarms: dict[Key, tuple[float, Swarm]] = {}  # the oldest first
@@ -164,11 +162,8 @@ class DhtSocket:
         self.flush(control)
 
     def flush(self, control: Sequence[tuple[int, int, bytes]] = ()) -> None:
-        """Sends what the node has to send. A datagram that cannot be sent is a lost one.
-
-        ``control`` sends an answer from the address that was asked, and does no harm to queries that the same datagram
-        caused.
-        """
+        """Sends what the node has to send. A datagram that cannot be sent is a lost one. ``control`` sends an answer
+        from the address that was asked, and does no harm to queries that the same datagram caused."""
         datagrams = self.node.take_datagrams()
         for endpoint, data in datagrams if self.active() else ():
             target = inet_ntop(self._family, endpoint[:-2]), int.from_bytes(endpoint[-2:], "big")

@@ -20,11 +20,8 @@ from tracker.names import clean_text
 
 
 class Request(web.BaseRequest):
-    """A request as the parser made it. ``kind`` and ``client`` are set for the access log.
-
-    aiohttp's own constructor also parses the URL. That costs time, and raises an uncaught error for some absolute
-    targets (``http://xn--/``).
-    """
+    """A request as the parser made it. ``kind`` and ``client`` are set for the access log. aiohttp's own constructor
+    also parses the URL. That costs time, and raises an uncaught error for some absolute targets (``http://xn--/``)."""
 
     kind = "malformed"
     client = Address(b"")
@@ -62,11 +59,8 @@ _PIECE = 65536
 
 
 class Answer(web.StreamResponse):
-    """A complete plain-text answer, written at once unless it is long.
-
-    aiohttp's own Response builds and serialises a header dictionary for every answer. The few heads needed here are
-    made once.
-    """
+    """A complete plain-text answer, written at once unless it is long. aiohttp's own Response builds and serialises a
+    header dictionary for every answer. The few heads needed here are made once."""
 
     _content: bytes
     _writer: AbstractStreamWriter | None = None

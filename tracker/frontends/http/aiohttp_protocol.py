@@ -129,10 +129,8 @@ class Connection(ProxiedConnection):
         self._account()
 
     def _feed(self, data: bytes) -> None:
-        """Parses up to the end of the first request; the rest of ``data`` waits for its answer.
-
-        The end of a head may arrive in two pieces, so the last bytes of the first piece are kept.
-        """
+        """Parses up to the end of the first request; the rest of ``data`` waits for its answer. The end of a head may
+        arrive in two pieces, so the last bytes of the first piece are kept."""
         while data and not self._answering:
             before, whole, _ = (self._seen + data).partition(_HEAD_END)
             head = data[: len(before + whole) - len(self._seen)]

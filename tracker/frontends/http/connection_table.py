@@ -248,10 +248,8 @@ class ConnectionTable:
         self._timer = asyncio.get_running_loop().call_later(seconds, self.sweep)
 
     def continue_in_turn(self, callback: Callable[[], None]) -> None:
-        """Schedules ``callback``, which handles the next pipelined request of a connection.
-
-        If thousands of connections had a request handled in each turn, the loop would hardly accept new connections.
-        """
+        """Schedules ``callback``, which handles the next pipelined request of a connection. If thousands of connections
+        had a request handled in each turn, the loop would hardly accept new connections."""
         self._pipelined.append(callback)
         if len(self._pipelined) == 1:
             asyncio.get_running_loop().call_soon(self._continue_pipelined)

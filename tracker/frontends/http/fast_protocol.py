@@ -52,9 +52,7 @@ LogRequest = Callable[[str, int, float, Address], None]
 
 class FastHttpServer:
     """The state that all connections of a server share. ``log_request`` is called for every request answered here.
-
-    Without ``fast_path`` every connection passes to aiohttp at once.
-    """
+    Without ``fast_path`` every connection passes to aiohttp at once."""
 
     def __init__(
         self,
@@ -90,9 +88,7 @@ class FastHttpServer:
 
     def find_route(self, path: bytes, query: bytes) -> tuple[str | None, bool, bytes] | None:
         """(passkey, whether it is an announce, the query without the passkey); None where aiohttp's handler decides.
-
-        For all but ``/<passkey>/announce`` and ``/<passkey>/scrape`` without ``passkey=`` in the query.
-        """
+        For all but ``/<passkey>/announce`` and ``/<passkey>/scrape`` without ``passkey=`` in the query."""
         announcing = self._open.get(path)
         if _PARAMETER in query:
             if self._reads_parameter:
@@ -109,10 +105,8 @@ class FastHttpServer:
 
 
 class FastHttpProtocol(asyncio.Protocol):
-    """A connection that has sent only plain announces and scrapes so far. See the head of this module.
-
-    ``received`` has been read from it already.
-    """
+    """A connection that has sent only plain announces and scrapes so far. See the head of this module. ``received`` has
+    been read from it already."""
 
     __slots__ = (
         "_began",

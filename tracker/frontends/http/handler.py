@@ -160,9 +160,7 @@ class HttpHandler:
 
     def _fail(self, request: Request, error: Refusal) -> Answer:
         """The answer to a refusal. Rate-limited drops close the connection; "busy" answers close it after the answer.
-
-        Connections of trusted proxies stay open, because many clients share them.
-        """
+        Connections of trusted proxies stay open, because many clients share them."""
         connection = cast(ProxiedConnection, request.protocol)
         if isinstance(error, SilentlyDropped) and not connection.trusted and request.transport is not None:
             request.transport.abort()
@@ -170,11 +168,8 @@ class HttpHandler:
         return Answer(self.failure(error), close=isinstance(error, Busy) and not connection.trusted)
 
     def _address(self, request: Request, stated: Address | None) -> Address:
-        """The client's address; ``stated`` is the ``ip`` parameter.
-
-        A proxy may state an address only where its headers name no client. Otherwise any client behind it could direct
-        peers to any address.
-        """
+        """The client's address; ``stated`` is the ``ip`` parameter. A proxy may state an address only where its headers
+        name no client. Otherwise any client behind it could direct peers to any address."""
         connection, headers = cast(ProxiedConnection, request.protocol), request.headers
         forwarded_for = headers.getall("X-Forwarded-For", ()) if connection.trusted else ()
         forwarded = headers.getall("Forwarded", ()) if connection.trusted else ()
@@ -237,11 +232,8 @@ class HttpHandler:
         return self.failure(error)
 
     def failure(self, error: Refusal) -> bytes:
-        """Its intervals are short where the client may retry soon.
-
-        libtorrent obeys these two and ignores ``retry in``. With the usual interval after a short outage of the store,
-        its peers would return after they have timed out.
-        """
+        """Its intervals are short where the client may retry soon. libtorrent obeys these two and ignores ``retry in``.
+        With the usual interval after a short outage of the store, its peers would return after they have timed out."""
         announce, retry_in, seconds = self._settings.current.announce, error.retry_in, error.interval_seconds
         interval = announce.interval_seconds
         if seconds is None:

@@ -329,10 +329,8 @@ class UdpProtocol:
 
 @lru_cache(maxsize=4096)
 def _passkey(options: bytes, forms: PasskeyForms) -> str | None:
-    """The passkey in the options of an announce. Clients repeat their options word for word.
-
-    Raises Refusal for two passkeys, and for a malformed one.
-    """
+    """The passkey in the options of an announce. Clients repeat their options word for word. Raises Refusal for two
+    passkeys, and for a malformed one."""
     return passkey_in(parse_options(options), forms)
 
 
@@ -346,11 +344,9 @@ async def serve_udp(
     clock: Callable[[], float] = time.time,
     timer: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Callable[[], None]]:
-    """Serves on ``sockets``, which it closes, until the block is left. ``secret`` keys the connection ids.
-
-    Counts are passed to the tracker once a second, at the end, and by the function that is yielded.
-    Leaving the block stops gracefully: nothing more is read, and requests in flight are answered.
-    """
+    """Serves on ``sockets``, which it closes, until the block is left. ``secret`` keys the connection ids. Counts are
+    passed to the tracker once a second, at the end, and by the function that is yielded. Leaving the block stops
+    gracefully: nothing more is read, and requests in flight are answered."""
     server = UdpServer(tracker, settings, secret, clock, timer)
     dropped = [each.dropped for each in sockets]
     loop = asyncio.get_running_loop()

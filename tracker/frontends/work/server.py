@@ -47,11 +47,9 @@ async def serve_work(
     listening: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
 ) -> AsyncIterator[tuple[str, ...]]:
-    """Serves until the block is left; yields the addresses, with real ports in place of 0.
-
-    ``listening`` are the addresses where peers announce; ``failures`` counts what a proxy does wrong. Raises
-    StartupError for an address that is not available.
-    """
+    """Serves until the block is left; yields the addresses, with real ports in place of 0. ``listening`` are the
+    addresses where peers announce; ``failures`` counts what a proxy does wrong. Raises StartupError for an address that
+    is not available."""
     proxies = TrustedProxies(settings.http.trusted_proxies)
 
     def refused(text: str) -> None:
