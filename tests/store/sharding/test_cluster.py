@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from loadtest.cluster import Cluster, cluster
-from tests.store.harness import ALICE
+from tests.store.harness import ALICE, BOB
 from tests.waiting import eventually
 from tracker.bittorrent import InfoHash
 from tracker.errors import StoreUnavailable
@@ -76,6 +76,7 @@ READS: dict[str, tuple[int, Callable[[Store], Awaitable[object]]]] = {
     "sizes of a user's sets": (1, lambda store: store.users.set_sizes("7")),
     "a page of a user's torrents": (2, lambda store: store.users.torrents_page("7", "active")),
     "first torrents of a user": (1, lambda store: store.users.first_torrents("7", "active", 500)),
+    "rows of users": (3, lambda store: store.site_rows.users(["7", "8", "9"])),
     "accounts of a user": (3, lambda store: store.users.on_torrents("7", IDS)),
     "peers of a user": (4, lambda store: store.user_peers.of("7")),
     "tokens of a user": (1, lambda store: store.freeleech.page("7")),
@@ -99,7 +100,8 @@ READS: dict[str, tuple[int, Callable[[Store], Awaitable[object]]]] = {
 @pytest.mark.parametrize("name", READS)
 async def test_a_read_of_all_shards_takes_few_writes(nodes: Cluster, store: Store, name: str) -> None:
     """S10: of many shards no more than of few."""
-    await store.users.add("7", ALICE)
+    for user_id, passkey in (("7", ALICE), ("8", BOB), ("9", "c" * 20)):
+        await store.users.add(user_id, passkey)
     added = [(hash_of(n), {"name": f"name {n}", "private": "0"}) for n in range(128)]
     await store.torrents.add_many(added)
     for info_hash, _ in added:

@@ -5,6 +5,7 @@ import pytest
 from loadtest.invariants import check_invariants
 from tests.store.harness import ALICE, BOB, START, Store, info_hash, update
 from tracker.errors import ClientError
+from tracker.store.users import hit_and_runs
 from tracker.store.users.hit_and_runs import HitAndRuns
 
 OWED = 500
@@ -193,9 +194,9 @@ async def test_users_are_counted(private: Store) -> None:
     assert await private.users.count() == 1
 
 
-def walker(store: Store, users_per_call: int = 200) -> HitAndRuns:
+def walker(store: Store) -> HitAndRuns:
     """A walk that begins at the first user."""
-    return HitAndRuns(store.shards, store.hit_and_runs._rules, store.clock, users_per_call)
+    return HitAndRuns(store.shards, store.rules, store.clock)
 
 
 async def dropped(store: Store) -> int:
@@ -226,9 +227,10 @@ async def test_hit_and_runs_of_removed_torrents_are_removed(private: Store) -> N
     await check_invariants(private.redis, private.keys)
 
 
-async def test_a_walk_covers_many_users_and_torrents(private: Store) -> None:
+async def test_a_walk_covers_many_users_and_torrents(private: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """One page of each at a time; a set of the wrong type stops no other."""
-    private.hit_and_runs = walker(private, users_per_call=10)
+    monkeypatch.setattr(hit_and_runs, "USERS_PER_CALL", 10)
+    private.hit_and_runs = walker(private)
     for user in range(1000, 1300):
         await private.redis.sadd(private.keys.user_set(user, "hnr"), *range(5000, 5000 + user % 7 + 1))
     await private.redis.sadd(private.keys.user_set(1001, "hnr"), *range(10_000, 10_700))

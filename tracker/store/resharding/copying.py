@@ -268,7 +268,7 @@ class Copying:
             if not (field.startswith((_FREELEECH, b"base_")) or field in _CREDITED)
         }
         if self._source.others:
-            totals = await self._source.store.user_sums.totals(each.name.partition(b":")[2].decode())
+            (totals,) = await self._source.store.user_sums.totals([each.name.partition(b":")[2].decode()])
             values |= {name.encode(): total for name, total in totals.items() if total or name.encode() in fields}
         if self._target.others:
             values |= {b"base_" + name: values[name] for name in map(str.encode, SUMMED) if name in values}

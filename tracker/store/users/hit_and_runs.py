@@ -11,6 +11,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.swarms.rules import LiveRules
 from tracker.system.logger import Logger
 
 USERS_PER_CALL = 200
@@ -25,15 +26,6 @@ _MEMBER = re.compile(r"([0-9]{1,15}):([0-9]{1,15})", re.ASCII)
 log = Logger("tracker.store")
 
 
-class HitAndRunRules(NamedTuple):
-    """``packed``: as hit_and_run_rules.lua reads them; ``outage_grace_seconds``: time to come back after an outage;
-    ``max_changes``: as in SwarmRules."""
-
-    packed: bytes
-    outage_grace_seconds: int
-    max_changes: int
-
-
 class Pending(NamedTuple):
     """A torrent that a user has left, and that becomes a hit-and-run at ``at`` (epoch s) unless the user comes back."""
 
@@ -43,23 +35,16 @@ class Pending(NamedTuple):
 
 
 class HitAndRuns:
-    """The work that no announce does. ``rules`` returns those in force; ``clock`` epoch seconds.
+    """The work that no announce does. ``clock`` returns epoch seconds.
 
     ``drop`` walks through all users with hit-and-runs, a page of each shard per call. Each process keeps its own
     positions.
     """
 
-    def __init__(
-        self,
-        shards: Shards,
-        rules: Callable[[], HitAndRunRules],
-        clock: Callable[[], float],
-        users_per_call: int = USERS_PER_CALL,
-    ) -> None:
+    def __init__(self, shards: Shards, rules: LiveRules, clock: Callable[[], float]) -> None:
         self._shards = shards
         self._rules = rules
         self._clock = clock
-        self._users_per_call = users_per_call
         self._cursors = dict.fromkeys(shards, 0)
 
     async def decide(self) -> int:
@@ -69,7 +54,9 @@ class HitAndRuns:
     async def _decide_in(self, shard: Shard) -> int:
         added = 0
         for _ in range(_MAX_CALLS):
-            argv: list[Argument] = [int(self._clock()), _DECIDED_PER_CALL, *self._rules()]
+            rules = self._rules.current
+            argv: list[Argument] = [int(self._clock()), _DECIDED_PER_CALL]
+            argv += (rules.packed_hit_and_run, rules.grace, rules.max_changes)
             seen, some = await shard.scripts.decide_hit_and_runs(argv)
             added += int(some)
             if int(seen) < _DECIDED_PER_CALL:
@@ -110,12 +97,12 @@ class HitAndRuns:
         return sorted(pending, key=lambda each: each.at)
 
     async def drop(self) -> int:
-        """Checks the next users, about ``users_per_call`` of each shard. Returns how many hit-and-runs it dropped: on
+        """Checks the next users, about USERS_PER_CALL of each shard. Returns how many hit-and-runs it dropped: on
         removed torrents, and those that are none by the rules in force."""
         return sum((await self._shards.gather(self._drop_in)).values())
 
     async def _drop_in(self, shard: Shard) -> int:
-        how = ("ZSCAN", shard.keys.hit_and_runs(), self._cursors[shard], "COUNT", self._users_per_call)
+        how = ("ZSCAN", shard.keys.hit_and_runs(), self._cursors[shard], "COUNT", USERS_PER_CALL)
         after, pairs = await shard.connection.command(*how)
         dropped = 0
         for user_id, _ in ranked(pairs):
@@ -131,9 +118,9 @@ class HitAndRuns:
     async def _drop_of(self, shard: Shard, user_id: str) -> int:
         cursor, dropped = b"0", 0
         while True:
-            rules = self._rules()
+            rules = self._rules.current
             cursor, removed = await shard.scripts.drop_hit_and_runs(
-                [user_id, cursor, rules.packed, _TORRENTS_PER_CALL, rules.max_changes]
+                [user_id, cursor, rules.packed_hit_and_run, _TORRENTS_PER_CALL, rules.max_changes]
             )
             dropped += int(removed)
             if cursor == b"0":

@@ -8,7 +8,7 @@ from tracker.store.swarms.rules import LiveRules
 from tracker.store.users.copies import UserCopies
 from tracker.store.users.freeleech import Freeleech
 from tracker.store.users.history import UserHistory
-from tracker.store.users.hit_and_runs import HitAndRunRules, HitAndRuns
+from tracker.store.users.hit_and_runs import HitAndRuns
 from tracker.store.users.importing import UserImport
 from tracker.store.users.listing import UserListing
 from tracker.store.users.peers import UserPeers
@@ -24,19 +24,12 @@ class UserParts:
     def __init__(
         self, shards: Shards, rules: LiveRules, reapings: Mapping[Shard, Reaping], clock: Callable[[], float]
     ) -> None:
-        def max_changes() -> int:
-            return rules.current.max_changes
-
-        def hit_and_run_rules() -> HitAndRunRules:
-            current = rules.current
-            return HitAndRunRules(current.packed_hit_and_run, current.grace, current.max_changes)
-
         main = shards.main
         self.user_copies = copies = UserCopies(shards, reapings)
         self.user_sums = sums = UserSums(shards)
-        self.users = Users(shards, max_changes, reapings, copies, sums, clock)
+        self.users = Users(shards, rules, reapings, copies, sums, clock)
         self.freeleech = Freeleech(shards, copies, clock)
-        self.hit_and_runs = HitAndRuns(shards, hit_and_run_rules, clock)
+        self.hit_and_runs = HitAndRuns(shards, rules, clock)
         self.multipliers = Multipliers(shards)
         self.groups = Groups(shards)
         self.user_history = UserHistory(shards, copies, rules, clock)

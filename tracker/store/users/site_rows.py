@@ -85,10 +85,14 @@ class SiteRows:
             rows = await self._shards.send(
                 [(main, ("HMGET", main.keys.user(each), *_USER, "passkey")) for each in some], keep_errors=True
             )
-            for user_id, row in zip(some, rows, strict=True):
-                if isinstance(row, list) and row[-1] is not None:
-                    totals = await self._sums.totals(user_id)
-                    found.append({"user_id": int(user_id), **_numbers(_USER, row), **totals})
+            known = {
+                user_id: row
+                for user_id, row in zip(some, rows, strict=True)
+                if isinstance(row, list) and row[-1] is not None
+            }
+            for part in in_parts(list(known), USERS_A_CALL):
+                for user_id, totals in zip(part, await self._sums.totals(part), strict=True):
+                    found.append({"user_id": int(user_id), **_numbers(_USER, known[user_id]), **totals})
         return found
 
     async def torrents(self, ids: Sequence[str]) -> list[SiteRow]:

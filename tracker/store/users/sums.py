@@ -44,25 +44,27 @@ class UserSums:
         parts = 2 * len(self._parts)
         return [Sums(sum(some[1::2]), _totals(some[::2])) for some in in_parts(replies, parts)] if parts else []
 
-    async def totals(self, user_id: str) -> dict[str, int]:
-        """The current value of each of SUMMED; none where there is nothing to add up. While a shard is unavailable, the
-        value that was saved last; without the main prefix, what the available shards have."""
+    async def totals(self, user_ids: Sequence[str]) -> list[dict[str, int]]:
+        """Of each user the current value of each of SUMMED; none where there is nothing to add up. While a shard is
+        unavailable, the value that was saved last; without the main prefix, what the available shards have."""
         if not self._parts:
-            return {}
-        bases = [f"base_{name}" for name in SUMMED]
-        read = self._connection.command("HMGET", self._keys.user(user_id), *SUMMED, *bases)
-        if (row := await self._shards.main_or(read, None)) is None:
-            found = await self._shards.each(lambda shard: ("HMGET", shard.keys.user(user_id), *SUMMED))
-            return dict(zip(SUMMED, _totals(list(found.values())), strict=True))
+            return [{} for _ in user_ids]
+        main, bases = self._shards.main, [f"base_{name}" for name in SUMMED]
+        read = self._shards.send([(main, ("HMGET", main.keys.user(each), *SUMMED, *bases)) for each in user_ids])
+        rows = await self._shards.main_or(read, None)
+        reads = [(at, ("HMGET", at.keys.user(each), *SUMMED)) for each in user_ids for at in self._parts]
+        if rows is None:
+            parts = in_parts(await self._shards.ask(reads), len(self._parts))
+            return [dict(zip(SUMMED, _totals([each for each in some if each]), strict=True)) for some in parts]
         try:
-            parts = await self._shards.send(
-                [(shard, ("HMGET", shard.keys.user(user_id), *SUMMED)) for shard in self._parts]
-            )
+            parts = in_parts(await self._shards.send(reads), len(self._parts))
         except StoreUnavailable as error:
             self._shards.leave_out(self._shards.unavailable, error)
-            return {name: whole(value) for name, value in zip(SUMMED, row, strict=False)}
-        sums = zip(SUMMED, row, row[len(SUMMED) :], _totals(parts), strict=False)
-        return {name: _total(value, base, number) for name, value, base, number in sums}
+            return [dict(zip(SUMMED, map(whole, row), strict=False)) for row in rows]
+        return [
+            dict(zip(SUMMED, map(_total, row, row[len(SUMMED) :], _totals(some)), strict=True))
+            for row, some in zip(rows, parts, strict=True)
+        ]
 
     async def save(self, user_ids: Sequence[str]) -> None:
         """Writes the sums under the main prefix. Users that were deleted are left out."""

@@ -6,10 +6,10 @@ were.
 """
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from redis.exceptions import ResponseError
 
@@ -20,6 +20,7 @@ from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.schema.multipliers import RuleChange, has_changed
 from tracker.store.sharding.shards import Shard, Shards, in_parts, read_in_turns, scan
 from tracker.store.swarms.reaping import Reaping
+from tracker.store.swarms.rules import LiveRules
 from tracker.store.users.copies import UserCopies, delete_in
 from tracker.store.users.fields import (
     ADDITIONS,
@@ -50,16 +51,13 @@ class UnknownUser(NotFound):
 
 
 class Users:
-    """Changes apply to the next announce, as the announce script reads the user.
-
-    ``max_changes`` returns about how many changes the feed of a shard keeps; 0: none are recorded. ``reapings`` remove
-    the peers of deleted users. ``clock`` returns epoch seconds.
-    """
+    """Changes apply to the next announce, as the announce script reads the user. ``reapings`` remove the peers of
+    deleted users. ``clock`` returns epoch seconds."""
 
     def __init__(
         self,
         shards: Shards,
-        max_changes: Callable[[], int],
+        rules: LiveRules,
         reapings: Mapping[Shard, Reaping],
         copies: UserCopies,
         sums: UserSums,
@@ -68,7 +66,7 @@ class Users:
         main = shards.main
         self._connection, self._scripts, self._keys = main.connection, main.scripts, main.keys
         self._shards = shards
-        self._max_changes = max_changes
+        self._rules = rules
         self._reapings = reapings
         self._copies = copies
         self._sums = sums
@@ -119,8 +117,8 @@ class Users:
             raise StoreUnavailable("the main store is unavailable, and no shard that answers knows the user")
         if not found:
             return None
-        totals: dict[str, Any] = {**await self._sums.totals(found[0].user_id)}
-        return replace(found[0], **totals)
+        (totals,) = await self._sums.totals([found[0].user_id])
+        return replace(found[0], **totals)  # type: ignore[arg-type]
 
     async def by_ids(self, user_ids: Sequence[str]) -> list[User]:
         """The users with these ids, in order. Others are left out."""
@@ -201,7 +199,10 @@ class Users:
         The first step deletes the passkey and the list entry, so no more traffic is credited. After an interruption,
         repeat the call with the user id, or call ``finish_deletions``. Raises ClientError if there is no such user.
         """
-        await self._delete(*await self.identify(who))
+        user_id, passkey = await self.identify(who)
+        main = self._shards.main
+        await delete_in(main, self._reapings[main], user_id, passkey)
+        await self._changed(user_id)
 
     async def finish_deletions(self) -> int:
         """Completes interrupted deletions, also those of other processes. Returns how many there were."""
@@ -215,12 +216,6 @@ class Users:
             if shard is self._shards.main:
                 await self._changed(user_id.decode())
         return len(unfinished)
-
-    async def _delete(self, user_id: str, passkey: str) -> None:
-        """Deletes a user. An empty ``passkey`` continues a deletion that has begun."""
-        main = self._shards.main
-        await delete_in(main, self._reapings[main], user_id, passkey)
-        await self._changed(user_id)
 
     async def identify(self, who: str) -> tuple[str, str]:
         """Returns (user id, passkey) of a user to delete, by id or passkey.
@@ -247,23 +242,18 @@ class Users:
 
     async def torrents(self, user_id: str, name: str) -> list[str]:
         """Returns the sorted torrent ids in one of the user's SETS."""
-
-        async def read(shard: Shard) -> set[str]:
-            return {member async for page in self._pages(shard, user_id, name) for member in page}
-
-        parts = (await self._shards.gather(read)).values()
+        found, _ = await self.first_torrents(user_id, name, sys.maxsize)
         # Sorts by number without int(): a site may have written an id that is not a number.
-        return sorted({each for part in parts for each in part}, key=lambda i: (len(i), i))
+        return sorted(found, key=lambda i: (len(i), i))
 
-    async def torrents_page(
-        self, user_id: str, set_name: str, cursor: int = 0, count: int = 100
-    ) -> tuple[int, list[str]]:
+    async def torrents_page(self, user_id: str, name: str, cursor: int = 0, count: int = 100) -> tuple[int, list[str]]:
         """Returns (next cursor, about ``count`` torrent ids) of one of SETS, unordered.
 
         Cursor 0 begins and ends the walk. An id may appear twice. A set of a few hundred ids is one page: one that ends
         the set of a shard continues with the next shards, as far as it has room. Raises ClientError for another set.
         """
-        name = checked_set(set_name)
+        if name not in SETS:
+            raise ClientError("a user has no such set")
 
         async def read(shard: Shard, own: int) -> tuple[int, list[str]]:
             how = ("SSCAN", shard.keys.user_set(user_id, name), own, "COUNT", count)
@@ -305,7 +295,8 @@ class Users:
         cursors: dict[Shard, int] = dict.fromkeys(self._shards, 0)
         found = dict[str, None]()
         while cursors and len(found) < count:
-            parts = await self._scan(user_id, set_name, cursors, max(_MIN_SCANNED, 2 * count // len(cursors)))
+            some = min(_PAGE, max(_MIN_SCANNED, 2 * count // len(cursors)))
+            parts = await self._scan(user_id, set_name, cursors, some)
             cursors = {shard: int(after) for shard, (after, _) in parts.items() if int(after)}
             for _, members in parts.values():
                 found |= dict.fromkeys(_texts(members))
@@ -385,7 +376,7 @@ class Users:
         return forgiven
 
     async def _forgive_in(self, shard: Shard, user_id: str, torrent_id: str | None) -> int:
-        head = (user_id, self._max_changes())
+        head = (user_id, self._rules.current.max_changes)
         if torrent_id is not None:
             return int(await shard.scripts.forgive([*head, torrent_id]))
         forgiven = 0
@@ -447,9 +438,3 @@ def fields_of(reply: list[bytes] | Exception) -> dict[str, str]:
     if isinstance(reply, Exception):
         return {}
     return {_text(field): _text(value) for field, value in zip(reply[::2], reply[1::2], strict=True)}
-
-
-def checked_set(name: str) -> str:
-    if name not in SETS:
-        raise ClientError("a user has no such set")
-    return name
