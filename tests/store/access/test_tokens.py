@@ -13,7 +13,8 @@ from loadtest.servers import Server
 from tests.store.harness import Store, running
 from tracker.bittorrent import Address
 from tracker.errors import ClientError, Conflict
-from tracker.store.access.tokens import LINK_NAME, LINK_SECONDS, ROLES, Session, Token, Tokens, may
+from tracker.store.access import tokens
+from tracker.store.access.tokens import LINK_NAME, LINK_SECONDS, ROLES, Session, Token, may
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shard
 from tracker.store.swarms.rules import SwarmRules
@@ -170,8 +171,8 @@ async def test_a_broken_key_is_not_copied_and_stops_no_other_copy(redis_url: str
         assert await store.redis.hgetall(shard.keys.denied_clients()) == {b"-XX": b"a reason"}
 
 
-async def test_the_number_of_tokens_is_bounded(store: Store) -> None:
-    store.tokens = Tokens(store.shards, store.clock, max_tokens=2)
+async def test_the_number_of_tokens_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "MAX_TOKENS", 2)
     await store.tokens.create("1", "read")
     await store.tokens.create("2", "read")
     with pytest.raises(Conflict, match="too many"):
@@ -286,8 +287,10 @@ async def test_expired_entries_leave_the_store(store: Store) -> None:
     assert await store.redis.zcard(store.keys.admin_sessions()) == 1
 
 
-async def test_beyond_the_maximum_the_session_that_expires_first_is_closed(store: Store) -> None:
-    store.tokens = Tokens(store.shards, store.clock, max_sessions=3)
+async def test_beyond_the_maximum_the_session_that_expires_first_is_closed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "MAX_SESSIONS", 3)
     opened = []
     for _ in range(5):
         store.clock.now += 1
@@ -296,8 +299,10 @@ async def test_beyond_the_maximum_the_session_that_expires_first_is_closed(store
     assert [bool(session) for session in alive] == [False, False, True, True, True]
 
 
-async def test_repeated_sign_ins_close_no_session_of_another_token(store: Store) -> None:
-    store.tokens = Tokens(store.shards, store.clock, max_sessions=3)
+async def test_repeated_sign_ins_close_no_session_of_another_token(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "MAX_SESSIONS", 3)
     _, text = await store.tokens.create("site", "read")
     first = await link(store)
     opened = [await store.tokens.sign_in_by_token(text, 3600 + number) for number in range(5)]

@@ -56,9 +56,10 @@ async def test_more_than_a_batch_is_refused(store: Store) -> None:
         await count_software(store.client_software, 1, {(f"x{n}", ""): 1 for n in range(MAX_BATCH + 1)}, START)
 
 
-async def test_invented_names_do_not_push_out_the_frequent(store: Store) -> None:
+async def test_invented_names_do_not_push_out_the_frequent(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A leaderboard that has grown too long is cut back to the names with the highest counts."""
-    store.client_software = ClientSoftware(store.shards.main, kept_members=10, max_members=15)
+    monkeypatch.setattr(client_software, "KEPT_MEMBERS", 10)
+    monkeypatch.setattr(client_software, "MAX_MEMBERS", 15)
     await count_software(store.client_software, 1, {(QB, ""): 5, (TR, ""): 4, (QB, "denied"): 5}, START)
     for number in range(2, 50):
         invented = {(f"x{number}.{n}", label): 1 for n in range(4) for label in ("", "unknown torrent")}

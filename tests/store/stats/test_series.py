@@ -3,7 +3,7 @@
 import pytest
 
 from tests.store.harness import START, Store, update
-from tracker.store.stats.counters import Counters
+from tracker.store.stats import counters
 from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution
 
 
@@ -90,9 +90,10 @@ async def test_an_unknown_precision_is_refused(store: Store, precision: int) -> 
         await store.counters.distribution("n", precision)
 
 
-async def test_names_are_found_by_pattern(store: Store) -> None:
+async def test_names_are_found_by_pattern(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """C8: page by page, with any characters."""
-    series = Counters(store.shards, store.clock, page=3)
+    monkeypatch.setattr(counters, "_PAGE", 3)
+    series = store.counters
     names = ["announces", "announces.v4", "failures.denied", "failures.not: here", "Z"]
     store.counters.count(*names)
     store.counters.observe("seconds", 1)

@@ -11,9 +11,8 @@ from tests.store.work.harness import add, check_sums, claimed, project, rank
 from tracker.errors import StoreUnavailable
 from tracker.store.client.scripts import Scripts
 from tracker.store.sharding.shards import Shard
-from tracker.store.work import periods
+from tracker.store.work import periods, projects
 from tracker.store.work.log import GROUP
-from tracker.store.work.projects import Projects
 from tracker.store.work.statistics import Leaderboard
 
 
@@ -77,25 +76,25 @@ async def test_a_drain_that_dies_loses_no_line(store: Store) -> None:
     assert len(everything) == 7 and set(written) == set(everything) and len(written) == 14
 
 
-async def test_trimming_never_passes_what_is_not_drained(store: Store) -> None:
+async def test_trimming_never_passes_what_is_not_drained(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await project(store)
     await finish(store, "alice", 6)
     await rank(store)
     log = store.work.log
-    projects = Projects(store.shards.main, store.clock, kept_log=2)
+    monkeypatch.setattr(projects, "KEPT_LOG", 2)
     await log.open_drain("proj")
-    await projects.trim("proj")
+    await store.work.projects.trim("proj")
     assert await store.redis.xlen(store.keys.work_log("proj")) == 6
     first = await log.read_drain("proj", 2)
-    await projects.trim("proj")
+    await store.work.projects.trim("proj")
     assert await store.redis.xlen(store.keys.work_log("proj")) == 6
     await log.acknowledge("proj", first)
     await log.read_drain("proj", 2)
-    await projects.trim("proj")
+    await store.work.projects.trim("proj")
     left = await log.newest("proj", 10)
     assert len(left) in (4, 5) and not {entry.id for entry in left} & {first[0].id}
     await store.redis.xgroup_destroy(store.keys.work_log("proj"), GROUP)
-    await projects.trim("proj")
+    await store.work.projects.trim("proj")
     assert [entry.id for entry in await log.newest("proj", 10)] == [entry.id for entry in left[:2]]
 
 
@@ -130,20 +129,20 @@ async def test_entries_of_a_site_hold_up_no_leaderboard(store: Store) -> None:
     assert await store.work.statistics.domain_bytes("proj") == {"data": 5}
 
 
-async def test_trimming_never_passes_what_is_in_no_leaderboard(store: Store) -> None:
+async def test_trimming_never_passes_what_is_in_no_leaderboard(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await project(store)
     await finish(store, "alice", 6)
-    projects = Projects(store.shards.main, store.clock, kept_log=2)
+    monkeypatch.setattr(projects, "KEPT_LOG", 2)
     for ranked, kept in ((0, 6), (3, 4), (3, 2)):
         if ranked:
             assert await store.work.leaderboard.update("proj", ranked) == ranked
-        await projects.trim("proj")
+        await store.work.projects.trim("proj")
         assert await store.redis.xlen(store.keys.work_log("proj")) == kept
     assert (await store.work.leaderboard.top("proj"))[0][1] == 6
     assert await store.work.leaderboard.update("proj") == 0
 
 
-async def test_what_is_not_acknowledged_is_not_drained(store: Store) -> None:
+async def test_what_is_not_acknowledged_is_not_drained(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read or not; trimming changes nothing. Without a drain there is no number."""
     await project(store)
     await project(store, "other")
@@ -158,7 +157,8 @@ async def test_what_is_not_acknowledged_is_not_drained(store: Store) -> None:
     await log.acknowledge("proj", first)
     assert await log.undrained(["proj"]) == {"proj": 2}
     await rank(store)
-    await Projects(store.shards.main, store.clock, kept_log=2).trim("proj")
+    monkeypatch.setattr(projects, "KEPT_LOG", 2)
+    await store.work.projects.trim("proj")
     assert await log.undrained(["proj"]) == {"proj": 2}
     await store.redis.xdel(store.keys.work_log("proj"), (await log.newest("proj", 1))[0].id)
     assert await log.undrained(["proj"]) in ({"proj": 1}, {"proj": 2})  # the log's length, where lag is unknown

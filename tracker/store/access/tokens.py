@@ -89,18 +89,9 @@ class Session:
 class Tokens(Part):
     """The tokens, sessions and links of a store. ``clock`` returns epoch seconds."""
 
-    def __init__(
-        self,
-        shards: Shards,
-        clock: Callable[[], float],
-        *,
-        max_tokens: int = MAX_TOKENS,
-        max_sessions: int = MAX_SESSIONS,
-    ) -> None:
+    def __init__(self, shards: Shards, clock: Callable[[], float]) -> None:
         super().__init__(shards.main, clock)
         self._shards = shards
-        self._max_tokens = max_tokens
-        self._max_sessions = max_sessions
 
     async def create(
         self, name: str, role: Role, *, expires: int | None = None, addresses: Sequence[str] = ()
@@ -120,7 +111,7 @@ class Tokens(Part):
         fields: dict[str, str | int] = {"name": name, "role": role, "hash": _digest(text), "created": now}
         fields |= {} if expires is None else {"expires": expires}
         fields |= {"addresses": " ".join(token.addresses)} if token.addresses else {}
-        argv: list[Argument] = [token.token_id, name, self._max_tokens, *flattened(fields)]
+        argv: list[Argument] = [token.token_id, name, MAX_TOKENS, *flattened(fields)]
         done = await self._scripts.add_token(argv)
         if done == 0:
             raise Conflict("a token with this name exists")
@@ -228,7 +219,7 @@ class Tokens(Part):
         secret = _new_secret()
         session = Session(name, role, _new_secret(), token_id, ends)
         fields = ("name", name, "role", role, "csrf", session.csrf, "ends", ends)
-        argv: list[Argument] = [_digest(secret), self._now(), ends, self._max_sessions, token_id, *fields]
+        argv: list[Argument] = [_digest(secret), self._now(), ends, MAX_SESSIONS, token_id, *fields]
         await self._scripts.sign_in(argv)
         await self._run_in_others(lambda shard: shard.scripts.sign_in, argv)
         return session, secret

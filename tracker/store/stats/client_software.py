@@ -41,9 +41,8 @@ class ClientSoftware(Part):
     """The client software of one prefix. Each object counts as one process: its batches are numbered, and a batch
     sent again after a lost reply counts once."""
 
-    def __init__(self, shard: Shard, *, kept_members: int = KEPT_MEMBERS, max_members: int = MAX_MEMBERS) -> None:
+    def __init__(self, shard: Shard) -> None:
         super().__init__(shard)
-        self._bounds = (kept_members, max_members)
         self._process = secrets.token_hex(8)
 
     async def add(
@@ -65,7 +64,7 @@ class ClientSoftware(Part):
         joins = sum(not label for _, label in events)
         until = int(month_start(now, 1 + MONTHS_KEPT).timestamp())
         argv: list[str | bytes | int | float] = [self._process, number, month_of(now), until]
-        argv += [*self._bounds, joins, MIN_ADDRESSES, MAX_UNLISTED]
+        argv += [KEPT_MEMBERS, MAX_MEMBERS, joins, MIN_ADDRESSES, MAX_UNLISTED]
         for name, label in events:
             member = f"{name}: {label}" if label else name
             networks = {address[:8] for address in addresses.get((name, label), ())}

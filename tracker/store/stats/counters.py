@@ -73,12 +73,10 @@ class Counters:
         exports: Callable[[str], bool] | None = None,
         max_outbox: int = 0,
         tap: Tap | None = None,
-        page: int = _PAGE,
     ) -> None:
         self._shards, self._scripts = shards, shards.main.scripts
         self._connection, self._keys = shards.main.connection, shards.main.keys
         self._clock = clock
-        self._page = page
         self._tap = tap
         self._exports = exports or (lambda name: False)
         self._max_outbox = max_outbox
@@ -281,9 +279,9 @@ class Counters:
         names: set[str] = set()
         after: bytes = b"-"
         while True:
-            page = await self._connection.command("ZRANGEBYLEX", key, after, "+", "LIMIT", 0, self._page)
+            page = await self._connection.command("ZRANGEBYLEX", key, after, "+", "LIMIT", 0, _PAGE)
             names.update(entry.partition(b":")[2].decode("utf-8", "replace") for entry in page)
-            if len(page) < self._page:
+            if len(page) < _PAGE:
                 return sorted(name for name in names if fnmatch.fnmatchcase(name, pattern))
             after = b"(" + page[-1]
 

@@ -1,14 +1,14 @@
 """The projects of work distribution: what they are called, and their settings."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tracker.errors import ClientError, Conflict
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.record import Field, fields_of
-from tracker.store.sharding.shards import Part, Shard
+from tracker.store.sharding.shards import Part
 from tracker.store.work import periods
 from tracker.store.work.records import (
     CONTROL,
@@ -97,17 +97,14 @@ def _names(value: bytes | None) -> tuple[str, ...]:
     return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
-KEPT_LOG = KEPT_ENTRIES = 100_000
+KEPT_LOG, KEPT_ENTRIES = 100_000, 100_000
+"""Entries of a log, and of each other list, that are kept."""
 MAX_TRIMMED = 1000
 _DELETED_PER_CALL = 200
 
 
 class Projects(Part):
-    """The projects under one key prefix. ``clock`` returns epoch seconds; ``kept_log`` entries of a log are kept."""
-
-    def __init__(self, shard: Shard, clock: Callable[[], float], *, kept_log: int = KEPT_LOG) -> None:
-        super().__init__(shard, clock)
-        self._kept_log = kept_log
+    """The projects under one key prefix. ``clock`` returns epoch seconds."""
 
     async def create(self, project: Project) -> Project:
         """Raises Conflict if there is one of this name, and ClientError for an invalid field."""
@@ -151,7 +148,7 @@ class Projects(Part):
         Raises UnknownProject.
         """
         now = self._clock()
-        limits = (self._kept_log, KEPT_ENTRIES, MAX_TRIMMED)
+        limits = (KEPT_LOG, KEPT_ENTRIES, MAX_TRIMMED)
         return int(known(await self._scripts.work_trim([name, int(now * 1000), *limits, *periods.ended(now)])))
 
     async def delete(self, name: str) -> None:
