@@ -7,7 +7,7 @@ from tests.store.harness import ALICE, Store, info_hash
 from tests.store.work.harness import check_work, project
 from tracker.bittorrent import InfoHash
 from tracker.store.schema.keys import Keys
-from tracker.store.work.policy import Change
+from tracker.store.work.policy import Change, Rehearsal
 
 HOUR, DAY = 3600, 86_400
 
@@ -68,10 +68,12 @@ async def completed(store: Store, number: int, *users: int) -> None:
         await store.redis.zadd(store.keys.users(), {f"{ALICE}{user}": user})
 
 
-async def fill(store: Store, *numbers: int, dry_run: bool = False, chance: float = 0.5) -> dict[int, Change]:
+async def fill(
+    store: Store, *numbers: int, rehearsal: Rehearsal | None = None, chance: float = 0.5
+) -> dict[int, Change]:
     """The changes by number of the torrent. The state afterwards is sound."""
     changes = await store.work.policy.fill(
-        "seeds", [info_hash(n) for n in numbers], [chance] * len(numbers), dry_run=dry_run
+        "seeds", [info_hash(n) for n in numbers], [chance] * len(numbers), rehearsal=rehearsal
     )
     await check_work(store, "seeds")
     return {int.from_bytes(change.info_hash, "big"): change for change in changes}

@@ -6,17 +6,13 @@ from tests.store.harness import ALICE, Store, info_hash, update
 from tests.store.work.harness import add, check_work, claimed, project
 from tests.store.work.policy import DAY, HOUR, completed, fill, queue, seeding, swarm, torrent_keys, wanted
 from tracker.store.torrents.scores import Scored, Taken
-from tracker.store.work.policy import Policy
+from tracker.store.work import policy as policies
+from tracker.store.work.policy import Rehearsal
 from tracker.store.work.records import UnknownProject
 
 NUMBERS_OF_SHARDS = (1, 4)
 STEADY = 72
 """Points of three days."""
-
-
-def limited(store: Store, max_managed: int) -> Policy:
-    """The policy of the store with another limit."""
-    return Policy(store.shards.main, store.clock, store.work.policy.states, max_managed=max_managed)
 
 
 async def test_torrents_are_wanted_as_often_as_they_miss_seeders(store: Store) -> None:
@@ -46,7 +42,7 @@ async def test_a_dry_run_tells_the_same_and_writes_nothing(store: Store) -> None
     await swarm(store, 2, [0] * 30, ranked=False, leechers=2)
     await completed(store, 2, 7)
     before = await store.dump()
-    told = await fill(store, 1, 2, dry_run=True)
+    told = await fill(store, 1, 2, rehearsal=Rehearsal())
     assert await store.dump() == before
     assert told == await fill(store, 1, 2) and told.keys() == {1, 2}
 
@@ -229,25 +225,25 @@ async def test_a_finished_torrent_that_is_weak_again_is_wanted_again(store: Stor
     assert (await fill(store, 1))[1].copies == 1
 
 
-async def test_the_policy_manages_a_limited_number_of_items(store: Store) -> None:
+async def test_the_policy_manages_a_limited_number_of_items(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await seeding(store)
     for number in (1, 2, 3):
         await swarm(store, number, [1] * STEADY)
-    policy = limited(store, 2)
-    changes = await policy.fill("seeds", [info_hash(n) for n in (1, 2, 3)], [0.1, 0.2, 0.3])
+    monkeypatch.setattr(policies, "MAX_MANAGED", 2)
+    changes = await store.work.policy.fill("seeds", [info_hash(n) for n in (1, 2, 3)], [0.1, 0.2, 0.3])
     assert [change.copies for change in changes] == [2, 2]
 
 
-async def test_the_neediest_torrents_win_the_room(store: Store) -> None:
+async def test_the_neediest_torrents_win_the_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order in which they are given out. A torrent shorter of seeders replaces the one least short of them."""
     await seeding(store)
     for number, average in enumerate((2, 2, 1, 1, 0), start=1):
         await swarm(store, number, [average] * STEADY, leechers=0 if average else 1)
-    policy = limited(store, 2)
+    monkeypatch.setattr(policies, "MAX_MANAGED", 2)
 
     async def filled(*numbers: int) -> dict[int, tuple[str, int]]:
         chances = [number / 10 for number in numbers]
-        changes = await policy.fill("seeds", [info_hash(n) for n in numbers], chances)
+        changes = await store.work.policy.fill("seeds", [info_hash(n) for n in numbers], chances)
         await check_work(store, "seeds")
         return {int.from_bytes(each.info_hash, "big"): (each.reason, each.copies) for each in changes}
 
@@ -263,16 +259,16 @@ async def test_the_neediest_torrents_win_the_room(store: Store) -> None:
     assert needs == {info_hash(number).hex() for number in await wanted(store)}
 
 
-async def test_a_dry_run_makes_room_like_a_real_one(store: Store) -> None:
+async def test_a_dry_run_makes_room_like_a_real_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await seeding(store)
     for number, leechers in enumerate((0, 1, 2, 3, 4, 5), start=1):
         await swarm(store, number, [1] * STEADY, leechers=leechers)
-    policy = limited(store, 3)
-    await policy.fill("seeds", [info_hash(n) for n in (1, 2)], [0.5] * 2)
+    monkeypatch.setattr(policies, "MAX_MANAGED", 3)
+    await store.work.policy.fill("seeds", [info_hash(n) for n in (1, 2)], [0.5] * 2)
     others = [info_hash(n) for n in (6, 5, 4, 3)]
-    shown = await policy.fill("seeds", others, [0.5] * 4, dry_run=True)
+    shown = await store.work.policy.fill("seeds", others, [0.5] * 4, rehearsal=Rehearsal())
     assert {int.from_bytes(each.info_hash, "big") for each in shown if not each.copies} == {1, 2}
-    assert shown == await policy.fill("seeds", others, [0.5] * 4)
+    assert shown == await store.work.policy.fill("seeds", others, [0.5] * 4)
     assert (await wanted(store)).keys() == {4, 5, 6}
 
 

@@ -10,6 +10,7 @@ from tests.store.work.policy import HOUR, completed, seeding, swarm, wanted
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.sharding.shards import Shard
+from tracker.store.work import policy as policies
 from tracker.store.work.policy import Policy
 from tracker.store.work.records import Project, UnknownProject
 from tracker.store.work.torrent_states import TorrentStates
@@ -132,14 +133,13 @@ async def test_torrents_without_an_info_hash_do_not_stop_the_walk(store: Store) 
     assert await run(store, policy) == {1}
 
 
-async def test_the_neediest_of_all_win_the_room(store: Store) -> None:
+async def test_the_neediest_of_all_win_the_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the order in which runs find them."""
     await seeding(store)
     for number in range(1, 21):
         await swarm(store, number, WEAK, leechers=number * 7 % 20)
-    states = TorrentStates(store.shards, store.clock)
-    few = Policy(store.shards.main, store.clock, states, max_managed=5)
-    policy, _ = policy_of(store, few, max_weak=4, max_enqueued=3)
+    monkeypatch.setattr(policies, "MAX_MANAGED", 5)
+    policy, _ = policy_of(store, max_weak=4, max_enqueued=3)
     runs = [await run(store, policy) for _ in range(10)]
     assert max(map(len, runs)) == 5
     assert runs[-1] == {number for number in range(1, 21) if number * 7 % 20 >= 15}
@@ -218,7 +218,7 @@ async def test_a_run_costs_a_limited_amount_and_the_next_goes_on(store: Store) -
     assert ranks == [500, 1000, 1200, 500], "a page of 500 costs 3,500 where histories are read"
 
 
-async def test_no_call_makes_announces_wait_for_a_millisecond(store: Store) -> None:
+async def test_no_call_makes_announces_wait_for_a_millisecond(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 short keys take about 0.6 ms, and a visit in a script about 30 µs."""
     await seeding(store)
     for number in range(1, 701):
@@ -227,9 +227,10 @@ async def test_no_call_makes_announces_wait_for_a_millisecond(store: Store) -> N
             await completed(store, number, 7, 8)
     calls = Calls(store.connection)
     shards = one_shard(calls, store.keys.prefix)
-    main, states = Shard(0, calls, shards.main.scripts, store.keys), TorrentStates(shards, store.clock)
-    few = Policy(main, store.clock, states, max_managed=400)
-    policy, _ = policy_of(store, few)
+    main = Shard(0, calls, shards.main.scripts, store.keys)
+    states = TorrentStates(shards, store.work.projects, store.clock)
+    monkeypatch.setattr(policies, "MAX_MANAGED", 400)
+    policy, _ = policy_of(store, Policy(main, store.clock, states))
     for _ in range(2):
         assert len(await run(store, policy)) == 400
     assert calls.scripts and max(calls.scripts) <= 10 + 8 * 20

@@ -7,7 +7,7 @@ policy enqueued it also takes out again. Items that were added by hand stay as t
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import floor, inf
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from tracker.bittorrent import InfoHash, info_hash_of
 from tracker.store.client.pipe import Argument
@@ -43,20 +43,14 @@ class Change:
     seeders: Annotated[int, Field("Current seeders.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a run continues."""
+class Position(NamedTuple):
+    """Where a run continues: in the ranking by seeders, fewest first, and in the items that the policy enqueued."""
 
-    rank: int = 0
-    """Position in the ranking by seeders, fewest first."""
-    cursor: int = 0
-    """Position in the items that the policy enqueued."""
-
-    def __str__(self) -> str:
-        return f"{self.rank} {self.cursor}"
+    rank: int
+    cursor: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rehearsal:
     """What a dry run would have done so far."""
 
@@ -65,24 +59,16 @@ class Rehearsal:
     no_room: int = 0
     """Items replaced by torrents shorter of seeders."""
 
-    def after(self, changes: Sequence[Change]) -> "Rehearsal":
-        """Returns a copy with more changes."""
-        added = sum((change.copies > 0) - (change.copies_before > 0) for change in changes)
-        no_room = sum(change.reason == "no room" for change in changes)
-        return Rehearsal(self.added + added, self.no_room + no_room)
-
-
-NOTHING = Rehearsal()
+    def add(self, changes: Sequence[Change]) -> None:
+        self.added += sum((change.copies > 0) - (change.copies_before > 0) for change in changes)
+        self.no_room += sum(change.reason == "no room" for change in changes)
 
 
 class Policy(Part):
     """``clock`` returns epoch seconds."""
 
-    def __init__(
-        self, shard: Shard, clock: Callable[[], float], states: TorrentStates, *, max_managed: int = MAX_MANAGED
-    ) -> None:
+    def __init__(self, shard: Shard, clock: Callable[[], float], states: TorrentStates) -> None:
         super().__init__(shard, clock)
-        self._max_managed = max_managed
         self.states = states
 
     async def fill(
@@ -92,17 +78,17 @@ class Policy(Part):
         chances: Sequence[float],
         *,
         position: Position | None = None,
-        dry_run: bool = False,
-        rehearsal: Rehearsal = NOTHING,
+        rehearsal: Rehearsal | None = None,
     ) -> list[Change]:
-        """Brings the demand for these torrents in line, and returns what changed, or would change in a dry run.
+        """Brings the demand for these torrents in line, and returns what changed. With ``rehearsal``, which it adds to,
+        nothing is written: it returns what would change.
 
         ``chances`` (0 to 1, one each) order torrents that are equally weak. ``position`` is stored for
         ``stored_position``. Raises UnknownProject, also for a project of another kind.
         """
         now = int(self._clock())
         definition, torrents, to_note = await self.states.read(project, info_hashes, now)
-        if not dry_run:
+        if rehearsal is None:
             await self.states.note(to_note)
         found: dict[InfoHash, Demand] = {}
         rows: list[tuple[Argument, ...]] = []
@@ -114,17 +100,21 @@ class Policy(Part):
                 found[info_hash] = wanted
                 rows.append((info_hash.hex(), f"{chance:.6f}", " ".join(torrent.holders), *_row(wanted)))
         changes: list[Change] = []
+        done = rehearsal or Rehearsal()
         for first in range(0, max(len(rows), position is not None), SLICE):
-            done = rehearsal.after(changes) if dry_run else rehearsal
             is_last = first + SLICE >= len(rows)
-            argv: list[Argument] = [project, self._max_managed, str(position or "") if is_last else ""]
-            argv += (int(dry_run), done.added, done.no_room)
+            argv: list[Argument] = [project, MAX_MANAGED]
+            argv += (f"{position.rank} {position.cursor}" if position and is_last else "", int(rehearsal is not None))
+            argv += (done.added, done.no_room)
             argv += (value for row in rows[first : first + SLICE] for value in row)
             answer = known(await self._scripts.work_policy(argv))
             changed = [(InfoHash(bytes.fromhex(item.decode())), row) for item, *row in answer]
             if others := [each for each, _ in changed if each not in found]:
                 await self._read_others(project, others, found, now)
-            changes += [_change(info_hash, found[info_hash], *row) for info_hash, row in changed]
+            made = [_change(info_hash, found[info_hash], *row) for info_hash, row in changed]
+            changes += made
+            if rehearsal is not None:
+                rehearsal.add(made)
         return changes
 
     async def _read_others(
@@ -142,11 +132,12 @@ class Policy(Part):
         rank, _, cursor = (text or b"").partition(b" ")
         return Position(whole(rank), whole(cursor))
 
-    async def limit(self, project: str, rehearsal: Rehearsal = NOTHING) -> float:
+    async def limit(self, project: str, rehearsal: Rehearsal | None = None) -> float:
         """The need that a torrent must be below to be enqueued: infinite while there is room."""
         needs = self._keys.work_needs(project)
         count, last = await self._connection.pipeline(("ZCARD", needs), ("ZRANGE", needs, 0, 0, "REV", "WITHSCORES"))
-        return inf if count + rehearsal.added < self._max_managed or not last else floor(float(last[1]))
+        count += rehearsal.added if rehearsal else 0
+        return inf if count < MAX_MANAGED or not last else floor(float(last[1]))
 
     async def managed(self, project: str, cursor: int, count: int) -> tuple[int, list[InfoHash]]:
         """Returns (next cursor, about ``count`` torrents that the policy enqueued). Cursor 0 begins and ends."""

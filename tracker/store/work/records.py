@@ -8,8 +8,8 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from tracker.errors import ClientError, NotFound
 from tracker.store.schema.lenient_numbers import json_object, whole
@@ -35,8 +35,7 @@ RESERVED = frozenset(
     {*("blocked", "request", "done", "release", "extend", "mine", "upload", "uploaded", "live"), *("items", "static")}
 )
 """Names that are a key beside the projects, or a path of the claimants' listener."""
-_PROJECT = re.compile(r"[-_0-9A-Za-z]{1,30}", re.ASCII)
-_CLAIMANT = re.compile(r"[-_0-9A-Za-z]{1,30}", re.ASCII)
+_PROJECT = _CLAIMANT = re.compile(r"[-_0-9A-Za-z]{1,30}", re.ASCII)
 _NAME = re.compile(r"[-_a-zA-Z0-9]{3,30}", re.ASCII)
 _USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
 _TARGET = re.compile(r"(?:rsync|https?)://[!-~]{1,200}/", re.ASCII)
@@ -337,9 +336,8 @@ def claim_of(name: bytes, record: bytes | None, token: bytes | None, ends_ms: fl
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """Part of a list, and where to go on; an empty cursor: that was the last part."""
 
-    entries: Sequence[Any] = field(default_factory=tuple)
-    cursor: str = ""
+    entries: Sequence[Any]
+    cursor: str

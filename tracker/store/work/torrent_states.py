@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import floor
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracker.bittorrent import InfoHash, info_hash_of
 from tracker.errors import StoreUnavailable
@@ -30,8 +30,8 @@ from tracker.store.work.demand import (
     past_seeders,
     placed,
 )
-from tracker.store.work.projects import project_of
-from tracker.store.work.records import PROJECT_FIELDS, Project, UnknownProject
+from tracker.store.work.projects import Projects
+from tracker.store.work.records import Project, UnknownProject
 
 FactRow = tuple[bytes, bytes, bytes, bytes]
 """As work_facts.lua takes them: item, claimant, endpoint in hex digits, "1" to find the user's seeder."""
@@ -95,8 +95,7 @@ class Found:
         self.cost += other.cost
 
 
-@dataclass(frozen=True, slots=True)
-class _Ranked:
+class _Ranked(NamedTuple):
     """A torrent of the ranking by seeders, which may not exist."""
 
     torrent_id: str
@@ -153,8 +152,8 @@ class _ShardStates:
         """Returns the torrents in order, and the ids of those whose histories miss a point."""
         keys, items = self._keys, [info_hash.hex() for info_hash in info_hashes]
         fields = ("tid", "seeders", "leechers", *EXCLUDING)
-        rows = await self._sliced([("HMGET", keys.torrent(each), *fields) for each in info_hashes])
-        rows = [[None] * len(fields) if isinstance(row, Exception) else row for row in rows]
+        reads = [("HMGET", keys.torrent(each), *fields) for each in info_hashes]
+        rows = await self._sliced(reads, [None] * len(fields))
         tids = [(row[0] or b"").decode("utf-8", "replace") for row in rows]
         registered, denied, scores = await self._connection.replies(
             ("MGET", *map(keys.info_hash, info_hashes)),
@@ -272,7 +271,7 @@ class _ShardStates:
         unknown = [
             row.torrent_id for row in rows if row.seeders + row.leechers == 0 and row.torrent_id not in abandoned
         ]
-        replies = await self._sliced([("EXISTS", self._keys.completed(tid)) for tid in unknown])
+        replies = await self._sliced([("EXISTS", self._keys.completed(tid)) for tid in unknown], None)
         never = {tid for tid, exists in zip(unknown, replies, strict=True) if exists == 0}
         left = [row for row in rows if row.torrent_id not in never and row.torrent_id not in abandoned]
         for tid in never:
@@ -301,54 +300,55 @@ class _ShardStates:
             for (info_hash, row, average, need), is_managed, text in zip(known, managed, holders, strict=True)
             if is_managed is None and missing(project, average, row.seeders, len((text or b"").split())) > 0
         ]
-        fields = await self._sliced([("HMGET", self._keys.torrent(info_hash), *EXCLUDING) for info_hash, _, _ in left])
+        reads = [("HMGET", self._keys.torrent(info_hash), *EXCLUDING) for info_hash, _, _ in left]
+        fields = await self._sliced(reads, None)
         completers = await self._completers(
             [row.torrent_id if row.seeders + row.leechers == 0 else "" for _, row, _ in left]
         )
         return [
             (need, info_hash)
             for (info_hash, row, need), values, (_, users) in zip(left, fields, completers, strict=True)
-            if not isinstance(values, Exception)
+            if values is not None
             and not exclusion(project, values)
             and (row.seeders + row.leechers > 0 or (users and project.verify != "address"))
         ]
 
     async def _histories(self, torrent_ids: Sequence[str]) -> list[list[bytes]]:
         """In order. Added up here: in a script it would take five times as long as all else."""
-        replies = await self._sliced([("LRANGE", self._keys.history(tid), -MAX_POINTS, -1) for tid in torrent_ids])
-        return [[] if isinstance(entries, Exception) else entries for entries in replies]
+        return await self._sliced([("LRANGE", self._keys.history(tid), -MAX_POINTS, -1) for tid in torrent_ids], [])
 
     async def _completers(self, torrent_ids: Sequence[str]) -> list[tuple[bool, list[str]]]:
         """Returns, in order: whether any user completed the torrent, and who of the last ones still exists, the last
         one first. No user for an empty id."""
         asked = [tid for tid in torrent_ids if tid]
-        replies = await self._sliced([("ZRANGE", self._keys.completed(tid), 0, MAX_ASKED - 1, "REV") for tid in asked])
-        last = {tid: [] if isinstance(reply, Exception) else reply for tid, reply in zip(asked, replies, strict=True)}
+        reads = [("ZRANGE", self._keys.completed(tid), 0, MAX_ASKED - 1, "REV") for tid in asked]
+        last = dict(zip(asked, await self._sliced(reads, []), strict=True))
         users = sorted({user for reply in last.values() for user in reply if _USER.fullmatch(user)})
         commands = [("ZCOUNT", self._main_keys.users(), user, user) for user in users]
-        counts = await self._sliced(commands, self._main)
-        existing = {user for user, count in zip(users, counts, strict=True) if isinstance(count, int) and count}
+        counts = await self._sliced(commands, 0, self._main)
+        existing = {user for user, count in zip(users, counts, strict=True) if count}
         return [
             (bool(reply), [user.decode() for user in reply if user in existing])
             for reply in (last.get(tid, []) for tid in torrent_ids)
         ]
 
     async def _sliced(
-        self, commands: Sequence[tuple[Argument, ...]], connection: Connection | None = None
+        self, commands: Sequence[tuple[Argument, ...]], otherwise: Any, connection: Connection | None = None
     ) -> list[Any]:
-        """A command that fails has its error as reply."""
+        """The replies; ``otherwise`` for a command that fails."""
         replies: list[Any] = []
         for some in in_parts(commands, PIPELINED):
             replies += await (connection or self._connection).pipeline(*some)
-        return replies
+        return [otherwise if isinstance(reply, Exception) else reply for reply in replies]
 
 
 class TorrentStates:
     """The torrents of all shards. The ranking of each shard follows that of the shard before. ``clock`` returns epoch
     seconds."""
 
-    def __init__(self, shards: Shards, clock: Callable[[], float]) -> None:
+    def __init__(self, shards: Shards, projects: Projects, clock: Callable[[], float]) -> None:
         self._shards = shards
+        self._projects = projects
         self._clock = clock
         abandoned = IdSet()
         self._parts = [_ShardStates(shard, shards.main, abandoned) for shard in shards]
@@ -361,7 +361,9 @@ class TorrentStates:
 
         Raises UnknownProject, also for a project that has no policy.
         """
-        project = await self._seeding_project(name)
+        project = await self._projects.get(name)
+        if project.kind != "seeding":
+            raise UnknownProject
         to_note: list[str] = []
 
         async def read_part(shard: Shard, part: list[InfoHash]) -> Sequence[TorrentState | None]:
@@ -374,16 +376,6 @@ class TorrentStates:
             return found
 
         return project, await self._shards.split(info_hashes, lambda each: each, read_part), to_note
-
-    async def _seeding_project(self, name: str) -> Project:
-        main = self._shards.main
-        (settings,) = await main.connection.pipeline(
-            ("HMGET", main.keys.work_project(name), *PROJECT_FIELDS, "deleting")
-        )
-        project = None if isinstance(settings, Exception) else project_of(name, settings[:-1])
-        if project is None or project.kind != "seeding" or settings[-1] is not None:
-            raise UnknownProject
-        return project
 
     async def weak_count(self, project: Project) -> int:
         """The number of torrents that have fewer seeders now than the target."""

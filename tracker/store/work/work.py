@@ -27,7 +27,7 @@ class Work:
         self.blocks = Blocks(main, clock)
         self.log = Log(main, self.projects)
         self.leaderboard = Leaderboard(main)
-        self.policy = Policy(main, clock, TorrentStates(shards, clock))
+        self.policy = Policy(main, clock, TorrentStates(shards, self.projects, clock))
         self.statistics = Statistics(main)
         self.sizes = Sizes(shards, clock)
         self.verification = Verification(main, self.claims, rules, clock, facts)

@@ -60,23 +60,20 @@ class WorkPolicy:
     async def changes(self, project: Project, *, dry_run: bool = False) -> AsyncIterator[Change]:
         """Brings the demand of a seeding project in line, and yields what changed. In a dry run nothing is written: it
         yields what a run would change now. Raises UnknownProject."""
-        at, rehearsal = await self.policy.stored_position(project.name), Rehearsal()
+        at, rehearsal = await self.policy.stored_position(project.name), Rehearsal() if dry_run else None
         cursor, left = at.cursor, self.max_managed
         while left > 0:
             cursor, page = await self.policy.managed(project.name, cursor, _LOOKED_AT)
             left -= len(page)
-            async for change in self._fill(project, page, Position(at.rank, cursor), dry_run, rehearsal):
-                rehearsal = rehearsal.after([change]) if dry_run else rehearsal
+            async for change in self._fill(project, page, Position(at.rank, cursor), rehearsal):
                 yield change
             if not cursor:
                 break
-        rank, neediest = await self._neediest(project, at.rank, rehearsal, dry_run)
-        async for change in self._fill(project, neediest, Position(rank, cursor), dry_run, rehearsal):
+        rank, neediest = await self._neediest(project, at.rank, rehearsal)
+        async for change in self._fill(project, neediest, Position(rank, cursor), rehearsal):
             yield change
 
-    async def _neediest(
-        self, project: Project, rank: int, rehearsal: Rehearsal, dry_run: bool
-    ) -> tuple[int, list[InfoHash]]:
+    async def _neediest(self, project: Project, rank: int, rehearsal: Rehearsal | None) -> tuple[int, list[InfoHash]]:
         """Looks at torrents from ``rank`` on, in the ranking by seeders. Returns where to go on, and the neediest of
         those that the policy has not enqueued, the neediest first."""
         limit = await self.policy.limit(project.name, rehearsal)
@@ -93,7 +90,7 @@ class WorkPolicy:
                     heappush(kept, entry)
                 else:
                     heappushpop(kept, entry)
-            if not dry_run:
+            if rehearsal is None:
                 await self._note(found.to_note)
             begin, cost = min(end, begin + _LOOKED_AT), cost + found.cost
             await self.sleep(_PAUSE_SECONDS)
@@ -104,7 +101,7 @@ class WorkPolicy:
             await self.policy.states.note(torrent_ids[begin : begin + _NOTED])
 
     async def _fill(
-        self, project: Project, torrents: Sequence[InfoHash], after: Position, dry_run: bool, rehearsal: Rehearsal
+        self, project: Project, torrents: Sequence[InfoHash], after: Position, rehearsal: Rehearsal | None
     ) -> AsyncIterator[Change]:
         """``after``: where the next run goes on after these torrents."""
         for begin in range(0, max(1, len(torrents)), _VISITED):
@@ -114,10 +111,8 @@ class WorkPolicy:
                 some,
                 [self.chance() for _ in some],
                 position=after if begin + _VISITED >= len(torrents) else None,
-                dry_run=dry_run,
                 rehearsal=rehearsal,
             )
-            rehearsal = rehearsal.after(changes) if dry_run else rehearsal
             for change in changes:
                 yield change
             await self.sleep(_PAUSE_SECONDS)
