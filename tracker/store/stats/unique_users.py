@@ -161,26 +161,13 @@ class UniqueUsers:
                 for each in periods
             )
         )
-        known = [period for period, boards in zip(periods, found, strict=True) if boards]
-        while others := [period for period in periods if period not in known]:
-            numbers = await self._with_torrents(others)
-            shard, number = max(numbers.items(), key=lambda each: each[1], default=(main, 0))
-            if not number:
-                break
-            # The shard with most of them tells which these are; the next round asks all shards for the rest.
-            keys = [shard.keys.unique_index("torrents", each) for each in others]
-            exist = await self._shards.send([(shard, ("EXISTS", key)) for key in keys])
-            if not any(exist):  # they have just expired
-                break
-            known += [period for period, exists in zip(others, exist, strict=True) if exists]
-        return [period for period in periods if period in known]
-
-    async def _with_torrents(self, periods: Sequence[str]) -> dict[Shard, int]:
-        """Of how many of ``periods`` each other shard has torrents with users."""
-        return await self._shards.each(
-            lambda shard: ("EXISTS", *(shard.keys.unique_index("torrents", each) for each in periods)),
-            self._shards.others,
+        known = {period for period, boards in zip(periods, found, strict=True) if boards}
+        others = [(shard, each) for shard in self._shards.others for each in periods if each not in known]
+        replies = await self._shards.ask(
+            [(shard, ("EXISTS", shard.keys.unique_index("torrents", each))) for shard, each in others]
         )
+        known |= {each for (_, each), exists in zip(others, replies, strict=True) if exists}
+        return [period for period in periods if period in known]
 
     async def top(self, scope: str, period: str = ALL_TIME, count: int = 10, offset: int = 0) -> list[LeaderboardEntry]:
         """Most users first; ``scope`` is one of BOARDS, ``period`` ``all`` or a month."""
