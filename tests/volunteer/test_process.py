@@ -15,7 +15,7 @@ from loadtest.trackers import environment
 from tests.volunteer.work_server import PASSKEY, WorkServer, work_server
 from tests.waiting import eventually
 from tracker.volunteer.clients.internal import Internal
-from tracker.volunteer.state import view_state
+from tracker.volunteer.state import read_state
 
 Process = asyncio.subprocess.Process
 pytestmark = pytest.mark.slow
@@ -109,7 +109,6 @@ async def test_killed_at_a_call_it_goes_on_and_loses_nothing(
             async with seeding(server, home, "--once") as process:
                 assert await process.wait() == 0, check_log(home)
         assert sorted(server.claims) == sorted(server.torrents) == torrents(home)
-    with view_state(home / "state.json") as file:
-        assert {item.stage for item in file.state.items.values()} == {"added"}
-        assert file.state.asking is None
+    state = read_state(home / "state.json")
+    assert {item.stage for item in state.items.values()} == {"added"} and state.asking is None
     check_log(home)

@@ -78,7 +78,10 @@ class Volunteer:
                 longest = min(_FIRST_RETRY_SECONDS * 2.0 ** min(self._failures, 30), _MAX_RETRY_SECONDS)
                 pause = getattr(error, "retry_seconds", 0.0) + longest * self.random.uniform(0.5, 1.0)
                 self._failures += 1
-                log.warning("round failed", reason=_reason(error), retry_seconds=round(pause))
+                reason = (
+                    f"the state file: {error.strerror or type(error).__name__}" if isinstance(error, OSError) else error
+                )
+                log.warning("round failed", reason=str(reason), retry_seconds=round(pause))
             else:
                 self._failures = 0
                 pause = self.rules.round_seconds * self.random.uniform(0.75, 1.25)
@@ -152,7 +155,9 @@ class Volunteer:
         item = self._items[info_hash]
         claimed = info_hash in mine.claimed
         if item.stage == "added":
-            self._note_listed(item, listed=info_hash in mine.items)
+            if (listed := info_hash in mine.items) == bool(item.unlisted_since):
+                item.unlisted_since = 0.0 if listed else self.clock()
+                self.file.save()
             if info_hash not in torrents:
                 await self._missing(info_hash, claimed=claimed)
         elif item.stage != "adding" and not claimed:
@@ -160,11 +165,6 @@ class Volunteer:
             self._forget(info_hash)
         elif item.stage != "foreign":
             await self._add(info_hash)
-
-    def _note_listed(self, item: Item, *, listed: bool) -> None:
-        if listed == bool(item.unlisted_since):
-            item.unlisted_since = 0.0 if listed else self.clock()
-            self.file.save()
 
     async def _missing(self, info_hash: str, *, claimed: bool) -> None:
         item = self._items[info_hash]
@@ -257,14 +257,12 @@ class Volunteer:
 
     async def _ask(self, torrents: Mapping[str, Torrent], mine: Mine) -> None:
         listed = list(mine.items)
-        while len(self._items) < self.rules.max_torrents and not self._pending():
+        while len(self._items) < self.rules.max_torrents:
+            if any(item.stage in ("claimed", "adding") for item in self._items.values()):
+                return  # a claimed torrent could not be added yet
             room = await self.room(torrents)
             if room <= 0 or not await self._claim(room, listed):
                 return
-
-    def _pending(self) -> bool:
-        """Whether a claimed torrent could not be added yet."""
-        return any(item.stage in ("claimed", "adding") for item in self._items.values())
 
     async def _claim(self, room: int, listed: list[str]) -> bool:
         """Claims a torrent and adds it. False: stop asking in this round. A request whose answer is lost stays noted as
@@ -346,9 +344,3 @@ class Volunteer:
         room, more = await self.room(torrents), self.rules.max_torrents - len(self._items)
         lines.append(f"would ask for up to {max(0, more) if room else 0} torrents, {room} bytes in total")
         return lines
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return f"the state file: {error.strerror or type(error).__name__}"
-    return str(error)

@@ -72,18 +72,13 @@ def open_state(path: Path) -> Iterator[StateFile]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StartupError(f"another process uses {path}") from None
-        yield StateFile(path, _read(path))
+        yield StateFile(path, read_state(path))
     finally:
         os.close(lock)
 
 
-@contextmanager
-def view_state(path: Path) -> Iterator[StateFile]:
+def read_state(path: Path) -> State:
     """What the file holds, also while another process uses it. Raises StartupError."""
-    yield StateFile(None, _read(path))
-
-
-def _read(path: Path) -> State:
     try:
         with path.open("rb") as file:
             return State.model_validate_json(file.read(_MAX_BYTES))

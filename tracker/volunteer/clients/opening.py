@@ -1,6 +1,5 @@
 """Chooses a BitTorrent client by its URL. The libraries belong to the extra ``seed``, and are imported when used."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -24,12 +23,29 @@ def open_client(client: str, password: str, *, label: str, folder: str) -> Torre
         raise ClientError(_FORMS) from None
     if url.password is not None:
         raise ClientError("a password does not belong into --client: use --client-password-file")
-    if not valid or security not in ("", "https") or kind not in _OPENERS:
+    if not valid or security not in ("", "https"):
         raise ClientError(_FORMS)
+    user = unquote(url.username or "")
     try:
-        return _OPENERS[kind](url, password, label, folder)
+        match kind:
+            case "qbittorrent":
+                from tracker.volunteer.clients.qbittorrent import QBittorrent  # noqa: PLC0415
+
+                return QBittorrent(_web_address(url), user, password, label=label, folder=folder)
+            case "transmission":
+                from tracker.volunteer.clients.transmission import Transmission  # noqa: PLC0415
+
+                return Transmission(_web_address(url), user, password, label=label, folder=folder)
+            case "internal":
+                from tracker.volunteer.clients.internal import Internal, typed_settings  # noqa: PLC0415
+
+                if url.netloc or not url.path or folder:
+                    raise ClientError("internal is written internal:/folder, without --folder")
+                settings = typed_settings(dict(parse_qsl(url.query, keep_blank_values=True)))
+                return Internal(Path(unquote(url.path)).absolute(), settings=settings)
     except ImportError as error:
         raise StartupError(f"{error.name} is not installed: pip install 'swarmkeeper[seed]'") from None
+    raise ClientError(_FORMS)
 
 
 def _web_address(url: SplitResult) -> str:
@@ -38,32 +54,3 @@ def _web_address(url: SplitResult) -> str:
     host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
     port = f":{url.port}" if url.port else ""
     return f"{'https' if url.scheme.endswith('+https') else 'http'}://{host}{port}{url.path}"
-
-
-def _qbittorrent(url: SplitResult, password: str, label: str, folder: str) -> TorrentClient:
-    from tracker.volunteer.clients.qbittorrent import QBittorrent  # noqa: PLC0415
-
-    return QBittorrent(_web_address(url), unquote(url.username or ""), password, label=label, folder=folder)
-
-
-def _transmission(url: SplitResult, password: str, label: str, folder: str) -> TorrentClient:
-    from tracker.volunteer.clients.transmission import Transmission  # noqa: PLC0415
-
-    return Transmission(_web_address(url), unquote(url.username or ""), password, label=label, folder=folder)
-
-
-def _internal(url: SplitResult, password: str, label: str, folder: str) -> TorrentClient:
-    from tracker.volunteer.clients.internal import Internal, typed_settings  # noqa: PLC0415
-
-    del password, label
-    if url.netloc or not url.path or folder:
-        raise ClientError("internal is written internal:/folder, without --folder")
-    settings = typed_settings(dict(parse_qsl(url.query, keep_blank_values=True)))
-    return Internal(Path(unquote(url.path)).absolute(), settings=settings)
-
-
-_OPENERS: Mapping[str, Callable[[SplitResult, str, str, str], TorrentClient]] = {
-    "qbittorrent": _qbittorrent,
-    "transmission": _transmission,
-    "internal": _internal,
-}

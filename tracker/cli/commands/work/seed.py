@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -92,7 +92,7 @@ def seed(
     from tracker.system import logs  # noqa: PLC0415
     from tracker.volunteer.clients.opening import open_client  # noqa: PLC0415
     from tracker.volunteer.loop import Rules  # noqa: PLC0415
-    from tracker.volunteer.state import open_state, view_state  # noqa: PLC0415
+    from tracker.volunteer.state import StateFile, open_state, read_state  # noqa: PLC0415
     from tracker.volunteer.work_api import Unavailable  # noqa: PLC0415
 
     logs.configure(LogSettings())
@@ -104,7 +104,7 @@ def seed(
     _check_url(url, sends_passkey=bool(identity.passkey))
     rules = Rules(space, max_torrents, auto_drop, delete_data, round_seconds=every)
     path = state or _default_state(url, client, label)
-    with view_state(path) if dry_run else open_state(path) as file:
+    with nullcontext(StateFile(None, read_state(path))) if dry_run else open_state(path) as file:
         with _closing(open_client(client, password, label=label, folder=folder)) as opened:
             run = _run(url, identity, opened, file, rules, dry_run=dry_run, once=once)
             try:
