@@ -33,17 +33,13 @@ class Item(BaseModel):
     token: str = ""
     torrent_url: str = ""
     announce_url: str = ""
-    rounds_missing: int = 0
-    """Rounds in a row in which the client did not list it."""
-    unlisted_since: float = 0.0
-    """When the tracker stopped listing it; 0: it lists it."""
-    too_large: bool = False
-    """It turned out larger than claimed, and is stopped."""
+    rounds_missing: int = 0  # rounds in a row in which the client did not list it
+    unlisted_since: float = 0.0  # when the tracker stopped listing it; 0: it lists it
+    too_large: bool = False  # it turned out larger than claimed, and is stopped
 
 
 class State(BaseModel):
-    items: dict[str, Item] = {}
-    """By info hash."""
+    items: dict[str, Item] = {}  # by info hash
     asking: list[str] | None = None
     """While a claim is being requested: the info hashes that the tracker listed before. Else None."""
 

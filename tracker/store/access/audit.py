@@ -80,12 +80,9 @@ class AuditEntry:
 class AuditFilter:
     """Which entries are wanted; empty: all. ``since`` and ``until`` are epoch seconds, both included."""
 
-    actor: str = ""
-    """The name of an actor, or the id of a token."""
-    operation: str = ""
-    """An operation, or the first part of its name: ``user`` for ``user.edit`` and the others."""
-    object: str = ""
-    """The id of an object, such as an info hash or a user id."""
+    actor: str = ""  # the name of an actor, or the id of a token
+    operation: str = ""  # an operation, or the first part of its name: ``user`` for ``user.edit`` and the others
+    object: str = ""  # the id of an object, such as an info hash or a user id
     way: str = ""
     since: int | None = None
     until: int | None = None

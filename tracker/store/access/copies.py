@@ -68,8 +68,7 @@ class _List:
 
     key: Callable[[Keys], str]
     row: Callable[[Keys, bytes], str | bytes] | None
-    removes: str
-    """The command that removes a member: ZREM, SREM, HDEL or, of a text, DEL."""
+    removes: str  # the command that removes a member: ZREM, SREM, HDEL or, of a text, DEL
     original: Callable[[bytes], bytes] = bytes
 
     def reading(self, keys: Keys) -> _Command:

@@ -95,10 +95,8 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class ChangePage:
     changes: list[Change]
-    next: str
-    """The position after these changes."""
-    gap: bool
-    """Whether changes between the position asked for and these ones may be missing."""
+    next: str  # the position after these changes
+    gap: bool  # whether changes between the position asked for and these ones may be missing
 
 
 class Stream(NamedTuple):

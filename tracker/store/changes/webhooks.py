@@ -22,15 +22,13 @@ KEPT_SECONDS = 30 * 86400
 @dataclass(frozen=True, slots=True)
 class WebhookState:
     position: Annotated[str, Field("ID of the last change delivered.")] = FIRST
-    gap: bool = False
-    """Whether the next batch has to tell that changes were lost."""
+    gap: bool = False  # whether the next batch has to tell that changes were lost
     delivered: Annotated[int, Field("Changes delivered.")] = 0
     delivered_at: Annotated[int, Field("The last delivery; null: none yet.")] = 0
     gaps: Annotated[int, Field("How often changes were deleted before they were delivered.")] = 0
     failures: Annotated[int, Field("Failed deliveries since the last success.")] = 0
     error: Annotated[str, Field("Why the last delivery failed; empty if it did not.")] = ""
-    retry_at: int = 0
-    """Epoch s."""
+    retry_at: int = 0  # epoch s
 
 
 def webhook_id(url: str) -> str:

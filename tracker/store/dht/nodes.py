@@ -40,8 +40,7 @@ class SavedNode:
 
     ids: Mapping[int, bytes] = field(default_factory=dict)
     externals: Mapping[int, str] = field(default_factory=dict)
-    nodes: dict[int, bytes] = field(default_factory=dict)
-    """Packed."""
+    nodes: dict[int, bytes] = field(default_factory=dict)  # packed
 
 
 class AnnouncedHash(NamedTuple):
@@ -49,10 +48,8 @@ class AnnouncedHash(NamedTuple):
 
     info_hash: InfoHash
     seeders: int
-    peers: int
-    """With seeders."""
-    announced_at: int
-    """Epoch seconds of the last announce."""
+    peers: int  # with seeders
+    announced_at: int  # epoch seconds of the last announce
 
 
 class DhtNodes(Part):

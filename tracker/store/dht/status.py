@@ -20,12 +20,9 @@ class Participation:
     """Counted in up to some thousand torrents, evenly spread over the register."""
 
     registered: int
-    looked_at: int
-    """How many of the registered torrents were looked at."""
-    part: int
-    """How many of those take part."""
-    unknown: int = 0
-    """How many of those do not take part only because their privacy is unknown."""
+    looked_at: int  # how many of the registered torrents were looked at
+    part: int  # how many of those take part
+    unknown: int = 0  # how many of those do not take part only because their privacy is unknown
 
     @property
     def estimate(self) -> int:
@@ -79,33 +76,23 @@ class NodeStatus:
     """Times are epoch seconds. Packets, bytes and lookups count since ``started``."""
 
     name: str
-    mode: Mode
-    """Which torrents take part: the setting ``TRACKER_DHT__TORRENTS``."""
+    mode: Mode  # which torrents take part: the setting ``TRACKER_DHT__TORRENTS``
     started: int
-    saved: int
-    """When the node wrote this."""
-    last_answer: int | None = None
-    """When another node last answered."""
-    ids: Mapping[int, bytes] = field(default_factory=dict)
-    """By address family: 4 and 6."""
-    externals: Mapping[int, str] = field(default_factory=dict)
-    """This host's addresses as others see them, by family."""
+    saved: int  # when the node wrote this
+    last_answer: int | None = None  # when another node last answered
+    ids: Mapping[int, bytes] = field(default_factory=dict)  # by address family: 4 and 6
+    externals: Mapping[int, str] = field(default_factory=dict)  # this host's addresses as others see them, by family
     buckets: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     """Nodes by family and bucket, without empty buckets."""
-    hashes: int = 0
-    """Torrents that other nodes announced to this one."""
-    peers: int = 0
-    """Their peers."""
+    hashes: int = 0  # torrents that other nodes announced to this one
+    peers: int = 0  # their peers
     packets_in: int = 0
     packets_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    """Packets by reason."""
-    lookups: Mapping[str, int] = field(default_factory=dict)
-    """Lookups of torrents by outcome: answered, unanswered."""
-    participation: Participation | None = None
-    """None until it has been counted."""
+    dropped: Mapping[str, int] = field(default_factory=dict)  # packets by reason
+    lookups: Mapping[str, int] = field(default_factory=dict)  # lookups of torrents by outcome: answered, unanswered
+    participation: Participation | None = None  # None until it has been counted
 
     def nodes(self, family: int) -> int:
         """Known nodes of an address family."""

@@ -47,8 +47,7 @@ class ThinSwarm(NamedTuple):
     """A torrent to look up. The smallest comes first."""
 
     seeders: int
-    looked_up: int
-    """Epoch seconds; 0 for never."""
+    looked_up: int  # epoch seconds; 0 for never
     info_hash: InfoHash
 
 

@@ -44,8 +44,6 @@ log = Logger("tracker.jobs")
 
 
 class QueueFull(Conflict):
-    """The queue has too many waiting jobs."""
-
     def __init__(self) -> None:
         super().__init__("too many jobs wait in this queue")
 

@@ -39,17 +39,12 @@ Outcome = Literal["completed", "failed", "fatal", "returned", "postponed"]
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """The limits of retries, keeping time, leases and queue sizes."""
-
     max_retries: int = 2
     keep_seconds: float = 86_400
     lease_seconds: float = 30.0
-    max_waiting: int = 100_000
-    """Max waiting jobs of one queue; further jobs are refused."""
-    max_kept: int = 10_000
-    """Max finished jobs of one queue and status; the oldest are deleted first."""
-    priorities: Mapping[str, int] = field(default_factory=dict)
-    """Priorities of new jobs by queue; others have 0."""
+    max_waiting: int = 100_000  # max waiting jobs of one queue; further jobs are refused
+    max_kept: int = 10_000  # max finished jobs of one queue and status; the oldest are deleted first
+    priorities: Mapping[str, int] = field(default_factory=dict)  # priorities of new jobs by queue; others have 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +75,6 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job as stored."""
-
     id: Annotated[str, Field()]
     queue: Annotated[str, Field()]
     status: Annotated[str, Field()]
@@ -103,8 +96,7 @@ class Job:
 
 class Enqueued(NamedTuple):
     id: str
-    new: bool
-    """False if the same job waits or runs already, with this id."""
+    new: bool  # false if the same job waits or runs already, with this id
 
 
 class Claimed(NamedTuple):

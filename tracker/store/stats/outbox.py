@@ -31,8 +31,7 @@ class OutboxBatch:
     minute: int
     token: bytes
     counts: Mapping[bytes, int]
-    part: int = 0
-    """Where the values wait: a place in ``Shards.all``."""
+    part: int = 0  # where the values wait: a place in ``Shards.all``
 
 
 class Outbox:

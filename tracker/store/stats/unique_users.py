@@ -46,12 +46,9 @@ class UniqueRules:
 
     mode: Literal["exact", "hashed", "hyperloglog"] = "exact"
     secret: bytes = b""
-    max_outbox: int = 0
-    """Maximum number of values in the outbox; 0 exports none."""
-    export_torrents: bool = False
-    """Whether counts of torrents go to the outbox too."""
-    export_places: bool = True
-    """Whether counts of cities and postcodes go to the outbox, besides those of countries."""
+    max_outbox: int = 0  # maximum number of values in the outbox; 0 exports none
+    export_torrents: bool = False  # whether counts of torrents go to the outbox too
+    export_places: bool = True  # whether counts of cities and postcodes go to the outbox, besides those of countries
 
 
 class LeaderboardEntry(NamedTuple):

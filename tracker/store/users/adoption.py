@@ -21,16 +21,12 @@ class AdoptionStep:
     """The result of one step. ``cursor`` starts the next step."""
 
     cursor: bytes
-    keys: int
-    """Number of keys in the store."""
-    users: tuple[str, ...]
-    """Ids of the users that this step listed."""
+    keys: int  # number of keys in the store
+    users: tuple[str, ...]  # ids of the users that this step listed
     unusable: tuple[str, ...]
     """Ids that are not positive numbers or that belong to another passkey. Such users are rejected and not listed."""
-    clients: tuple[bytes, ...]
-    """Peer-id prefixes of the clients that this step listed."""
-    names: tuple[str, ...] = ()
-    """Ids of the users whose names this step listed, or whose listed names it removed."""
+    clients: tuple[bytes, ...]  # peer-id prefixes of the clients that this step listed
+    names: tuple[str, ...] = ()  # ids of the users whose names this step listed, or whose listed names it removed
 
 
 async def adopt_some(shard: Shard, cursor: bytes = START) -> AdoptionStep:

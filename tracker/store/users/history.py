@@ -67,14 +67,12 @@ class PeerThere(NamedTuple):
 
     user_id: str
     torrent_id: str
-    peer_id: str
-    """40 hex digits."""
+    peer_id: str  # 40 hex digits
     uploaded: int
     downloaded: int
     left: int
     last_announce: int
-    active: int
-    """1 or 0."""
+    active: int  # 1 or 0
 
 
 class UserHistory:

@@ -27,8 +27,7 @@ class SavedUser:
 
     user_id: str
     new: bool
-    passkey: str
-    """The passkey that was generated for the user; empty if none was."""
+    passkey: str  # the passkey that was generated for the user; empty if none was
     totals: tuple[int, ...] = ()
     """After adding to them: uploaded, downloaded. Else empty."""
 

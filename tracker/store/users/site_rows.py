@@ -39,8 +39,7 @@ class UserOnTorrent(NamedTuple):
 
 class PeerOnTorrent(NamedTuple):
     torrent_id: str
-    peer_id: str
-    """40 hex digits."""
+    peer_id: str  # 40 hex digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,6 @@ class SiteRows:
         return found
 
     async def history(self, pairs: Sequence[UserOnTorrent]) -> list[SiteRow]:
-        """Rows of users on torrents."""
         rows = await self._read(
             pairs, lambda shard, pair: ("HMGET", shard.keys.user_torrent(*pair), *_ACCOUNT, *_EXTRA)
         )

@@ -20,8 +20,7 @@ USERS_A_PASS = 500
 
 class Sums(NamedTuple):
     hit_and_runs: int
-    totals: tuple[int, ...]
-    """Of SUMMED."""
+    totals: tuple[int, ...]  # of SUMMED
 
 
 class UserSums:

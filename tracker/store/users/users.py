@@ -360,7 +360,6 @@ class Users:
         return ranked(await self._connection.command("ZRANGE", index, offset, offset + count - 1, "REV", "WITHSCORES"))
 
     async def hit_and_run_count(self) -> int:
-        """Returns the number of users who have hit-and-runs."""
         return int(await self._connection.command("ZCARD", self._keys.hit_and_runs()))
 
     async def forgive(self, user_id: str, torrent_id: str | None = None) -> int:

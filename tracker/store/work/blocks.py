@@ -21,8 +21,7 @@ class BlockEvent:
     """A claimant was blocked or unblocked, or reported wrong domains."""
 
     id: str
-    at: float
-    """Epoch seconds."""
+    at: float  # epoch seconds
     what: Annotated[str, Field("`blocked`, `unblocked` or `wrong domains`.")]
     who: str
     address: str = ""

@@ -22,8 +22,7 @@ class PastSeeders:
     """What the points of a history say."""
 
     points: int
-    first: int
-    """The time of the first point (epoch s)."""
+    first: int  # the time of the first point (epoch s)
     average: float
 
 
@@ -72,20 +71,14 @@ class TorrentState:
 
     registered: bool
     denied: bool
-    excluding: Sequence[bytes | None]
-    """Its fields EXCLUDING, as stored."""
+    excluding: Sequence[bytes | None]  # its fields EXCLUDING, as stored
     seeders: int
     leechers: int
-    past: PastSeeders | None
-    """None: its history is empty."""
-    ranked: bool
-    """Whether scorings add to its history."""
-    was_completed: bool
-    """Whether any user completed it, also a deleted one."""
-    completers: Sequence[str]
-    """Users who completed it, the last one first."""
-    holders: Collection[str]
-    """Users who have claimed it."""
+    past: PastSeeders | None  # None: its history is empty
+    ranked: bool  # whether scorings add to its history
+    was_completed: bool  # whether any user completed it, also a deleted one
+    completers: Sequence[str]  # users who completed it, the last one first
+    holders: Collection[str]  # users who have claimed it
     entry: "Entry"
 
 
@@ -93,17 +86,12 @@ class TorrentState:
 class Entry:
     """What the project has of a torrent."""
 
-    managed: bool
-    """Whether the policy enqueued it."""
-    asked_since: int | None
-    """When the first users were asked to seed it again (epoch s)."""
-    copies: int
-    """Copies to give out; 0: it is in no queue."""
-    queue: str
-    """A shared queue; empty if users are asked."""
+    managed: bool  # whether the policy enqueued it
+    asked_since: int | None  # when the first users were asked to seed it again (epoch s)
+    copies: int  # copies to give out; 0: it is in no queue
+    queue: str  # a shared queue; empty if users are asked
     asked: tuple[str, ...]
-    need: int | None
-    """As in Demand; None if the policy wants none."""
+    need: int | None  # as in Demand; None if the policy wants none
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +102,7 @@ class Demand:
     reason: str
     seeders: int
     average: float = 0.0
-    base: int = 0
-    """The place in the queue: 1000 times the average, less the leechers."""
+    base: int = 0  # the place in the queue: 1000 times the average, less the leechers
     queue: str = ""
     asked: tuple[str, ...] = ()
     asked_since: int | None = None

@@ -87,8 +87,6 @@ def _bytes_of(text: str) -> dict[str, int]:
 
 
 class Log(Part):
-    """The logs of all projects."""
-
     def __init__(self, shard: Shard, projects: Projects) -> None:
         super().__init__(shard)
         self._projects = projects

@@ -54,10 +54,8 @@ class Position(NamedTuple):
 class Rehearsal:
     """What a dry run would have done so far."""
 
-    added: int = 0
-    """Items added, less those removed."""
-    no_room: int = 0
-    """Items replaced by torrents shorter of seeders."""
+    added: int = 0  # items added, less those removed
+    no_room: int = 0  # items replaced by torrents shorter of seeders
 
     def add(self, changes: Sequence[Change]) -> None:
         self.added += sum((change.copies > 0) - (change.copies_before > 0) for change in changes)
@@ -127,7 +125,6 @@ class Policy(Part):
             found[info_hash] = Demand(0, "enough", torrent.seeders if torrent else 0, average)
 
     async def stored_position(self, project: str) -> Position:
-        """Where the next run continues."""
         text = await self._connection.command("HGET", self._keys.work_project(project), "policy_at")
         rank, _, cursor = (text or b"").partition(b" ")
         return Position(whole(rank), whole(cursor))

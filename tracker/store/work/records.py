@@ -107,8 +107,7 @@ class Project:
             "passkeys, can only be set when the project is created, and stays."
         ),
     ] = "none"
-    passkeys: Annotated[bool, _setting("Claimants identify by passkey.")] = False
-    """Always so in ``seeding``."""
+    passkeys: Annotated[bool, _setting("Claimants identify by passkey.")] = False  # always so in ``seeding``
     order: Annotated[Order, _setting("Which items of a queue are given first.")] = "random"
     """``random``: all orders of a queue are equally likely. ``weakest``: by the place that was given."""
     lapsed_to_redo: Annotated[
@@ -145,31 +144,23 @@ class NewItem:
 
     name: str
     queue: Queue = "todo"
-    claimants: tuple[str, ...] = ()
-    """Only these may claim it, from queues of their own; ``queue`` is ignored."""
-    copies: int = 1
-    """How many claimants shall have it."""
+    claimants: tuple[str, ...] = ()  # only these may claim it, from queues of their own; ``queue`` is ignored
+    copies: int = 1  # how many claimants shall have it
     place: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The outcome of adding items."""
-
     processed: int
     added: int
 
 
 @dataclass(frozen=True, slots=True)
 class ItemStatus:
-    """Where an item is."""
-
     name: str
     status: Status | None
-    claimants: tuple[str, ...]
-    """Who has it."""
-    copies: int
-    """How many more are to be given out."""
+    claimants: tuple[str, ...]  # who has it
+    copies: int  # how many more are to be given out
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +178,10 @@ class Claim:
     address: Annotated[str, Field()] = ""
     version: Annotated[str, Field("Version of the claimant's program, as it says.")] = ""
     state: Annotated[str, Field("`claimed`, `seen` (in the swarm) or `seeding`.")] = "claimed"
-    seed_time: int = 0
-    """Seed time (s) of the user's account on the torrent when it was claimed."""
-    uploaded: int = 0
-    """Bytes uploaded in that account when it was claimed."""
+    seed_time: int = 0  # seed time (s) of the user's account on the torrent when it was claimed
+    uploaded: int = 0  # bytes uploaded in that account when it was claimed
     checked_at: Annotated[float, Field("When the claim was last verified.")] = 0.0
-    seen_seconds: int = 0
-    """``verify`` is ``address``: how long the claimant's address was seen to seed."""
+    seen_seconds: int = 0  # ``verify`` is ``address``: how long the claimant's address was seen to seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +189,8 @@ class Refusal:
     """Why a claimant gets no item."""
 
     reason: Refused
-    retry_seconds: float = 0.0
-    """``rate``: when the next claim may be granted."""
-    min_version: str = ""
-    """``outdated``: the oldest version that is accepted."""
+    retry_seconds: float = 0.0  # ``rate``: when the next claim may be granted
+    min_version: str = ""  # ``outdated``: the oldest version that is accepted
 
 
 ClaimReply = Claim | Refusal
@@ -220,8 +206,7 @@ class DoneResult:
     """
 
     outcome: DoneOutcome
-    missing_seconds: int = 0
-    """``unverified``: seed time that is missing."""
+    missing_seconds: int = 0  # ``unverified``: seed time that is missing
 
     @property
     def counted(self) -> bool:

@@ -121,19 +121,14 @@ class ProjectStatistics:
     todo: int
     secondary: int
     redo: int
-    asked: int
-    """Items that only certain claimants are asked for."""
-    out: int
-    """Claims."""
+    asked: int  # items that only certain claimants are asked for
+    out: int  # claims
     done: int
-    claimants: int
-    """Claimants who ever finished an item."""
-    totals: Mapping[str, int] = field(default_factory=dict)
-    """Totals by the names of TOTALS, as far as there are any."""
+    claimants: int  # claimants who ever finished an item
+    totals: Mapping[str, int] = field(default_factory=dict)  # totals by the names of TOTALS, as far as there are any
     durations: Sequence[int] = ()
     """Finished claims by time from claim to done: one number for each of CLAIM_SECONDS, and one for longer times."""
-    duration_sum: int = 0
-    """Sum of these times (s)."""
+    duration_sum: int = 0  # sum of these times (s)
 
     @property
     def wanted(self) -> int:
@@ -142,8 +137,6 @@ class ProjectStatistics:
 
 
 class Statistics(Part):
-    """The statistics of all projects under one key prefix."""
-
     async def read(self, projects: Sequence[str]) -> list[ProjectStatistics]:
         """Returns statistics in the order of ``projects``, in one round trip."""
         if not projects:

@@ -84,10 +84,8 @@ class Found:
 
     candidates: list[tuple[int, InfoHash]] = field(default_factory=list)
     """(need, torrent): those that the project wants and the policy has not enqueued."""
-    to_note: list[str] = field(default_factory=list)
-    """The ids of torrents whose histories miss a point."""
-    cost: int = 0
-    """About 1 µs of store time each, with that of the points to come."""
+    to_note: list[str] = field(default_factory=list)  # the ids of torrents whose histories miss a point
+    cost: int = 0  # about 1 µs of store time each, with that of the points to come
 
     def add(self, other: "Found") -> None:
         self.candidates += other.candidates

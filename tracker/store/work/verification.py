@@ -31,11 +31,9 @@ class Checked:
     item: str
     claimant: str
     verified: bool
-    seconds: int
-    """Seed time since the claim."""
+    seconds: int  # seed time since the claim
     missing_seconds: int
-    uploaded: int
-    """Bytes since the claim, as reported."""
+    uploaded: int  # bytes since the claim, as reported
     endpoint: Endpoint | None = None
     """Set where a connection to the claimant's seeder is due; empty where no seeder was found."""
 

@@ -17,8 +17,6 @@ from tracker.store.work.verification import Verification
 
 
 class Work:
-    """The parts of work distribution."""
-
     def __init__(self, shards: Shards, rules: LiveRules, clock: Callable[[], float]) -> None:
         main, facts = shards.main, TorrentFacts(shards)
         self.projects = Projects(main, clock)

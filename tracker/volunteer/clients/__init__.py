@@ -17,13 +17,9 @@ class NotAdded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Torrent:
-    """A torrent in a client."""
-
-    info_hash: str
-    """40 lowercase hex digits."""
+    info_hash: str  # 40 lowercase hex digits
     name: str
-    size: int
-    """Bytes of all files; 0 while unknown."""
+    size: int  # bytes of all files; 0 while unknown
     missing_bytes: int
     seeding: bool
 
