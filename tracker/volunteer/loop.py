@@ -162,7 +162,7 @@ class Volunteer:
                 await self._missing(info_hash, claimed=claimed)
         elif item.stage != "adding" and not claimed:
             log.info("claim is over", item=info_hash, torrent=item.name)
-            self._forget(info_hash)
+            await self._let_go(info_hash, claimed=False)
         elif item.stage != "foreign":
             await self._add(info_hash)
 
@@ -173,11 +173,12 @@ class Volunteer:
         if item.rounds_missing < ROUNDS_MISSING:
             return
         log.info("torrent was removed from the client", item=info_hash, torrent=item.name)
-        if claimed:
-            await self.api.release(info_hash, item.token)
-        self._forget(info_hash)
+        await self._let_go(info_hash, claimed=claimed)
 
-    def _forget(self, info_hash: str) -> None:
+    async def _let_go(self, info_hash: str, *, claimed: bool) -> None:
+        """Forgets a torrent, and gives back its claim if it has one."""
+        if claimed:
+            await self.api.release(info_hash, self._items[info_hash].token)
         self._items.pop(info_hash, None)
         self._extended.pop(info_hash, None)
         self._kept.discard(info_hash)
@@ -232,9 +233,7 @@ class Volunteer:
         item, delete = self._items[info_hash], self.rules.delete_data
         await asyncio.to_thread(self.client.remove, info_hash, delete_data=delete)
         log.info("dropped", item=info_hash, torrent=item.name, data="deleted" if delete else "kept")
-        if claimed:
-            await self.api.release(info_hash, item.token)
-        self._forget(info_hash)
+        await self._let_go(info_hash, claimed=claimed)
 
     def _used(self) -> int:
         """Bytes of all torrents, each with its full size from its claim on."""
@@ -331,8 +330,7 @@ class Volunteer:
 
     async def _give_back(self, info_hash: str, reason: str) -> bool:
         log.warning("given back", item=info_hash, reason=reason)
-        await self.api.release(info_hash, self._items[info_hash].token)
-        self._forget(info_hash)
+        await self._let_go(info_hash, claimed=True)
         return False
 
     async def preview(self) -> list[str]:

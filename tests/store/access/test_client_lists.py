@@ -9,6 +9,7 @@ from loadtest.servers import Server
 from tests.store.harness import Store
 from tracker.bittorrent import PeerId
 from tracker.errors import ClientError, Conflict, StoreUnavailable
+from tracker.store.access import client_lists
 from tracker.store.access.client_lists import (
     MAX_PREFIXES,
     MAX_REASON_LENGTH,
@@ -128,13 +129,14 @@ async def test_a_clear_applies_at_once_even_to_lookups_in_flight(store: Store) -
     assert await allow_list.allows(TRANSMISSION)
 
 
-async def test_memory_is_bounded(store: Store) -> None:
+async def test_memory_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Invented peer IDs cannot fill the process."""
-    allow_list = AllowListCache(store.allow_list, Time(), max_remembered=100)
+    monkeypatch.setattr(client_lists, "MAX_REMEMBERED", 100)
+    allow_list = AllowListCache(store.allow_list, Time())
     for number in range(250):
         assert not await allow_list.allows(PeerId(number.to_bytes(20, "big")))
-        assert 0 < allow_list.remembered <= 100
-    assert allow_list.remembered == 50
+        assert 0 < len(allow_list._cache.denied) <= 100
+    assert len(allow_list._cache.denied) == 50
 
 
 async def test_an_unavailable_store_refuses_no_client(store: Store) -> None:

@@ -113,6 +113,10 @@ class AllowList(_List):
                 await self._connection.command("SADD", listed, *prefixes)
 
 
+MAX_REMEMBERED = 10_000
+"""About how many prefixes and peer ids a process keeps."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Cache:
     """Allowed prefixes, their lengths, and peer ids without an allowed prefix."""
@@ -121,27 +125,18 @@ class _Cache:
     lengths: set[int] = field(default_factory=set)
     denied: set[bytes] = field(default_factory=set)
 
-    def __len__(self) -> int:
-        return len(self.allowed) + len(self.denied)
-
 
 class AllowListCache:
     """A cache of the allow-list in one process. It lives for at most STALE_SECONDS, or until ``clear``.
 
     It stores the prefixes of allowed peers, so one lookup serves all peers with the same client. ``clock`` returns
-    seconds and never goes back. The cache holds about ``max_remembered`` prefixes and peer ids at most.
+    seconds and never goes back.
     """
 
-    def __init__(self, allow_list: AllowList, clock: Callable[[], float], max_remembered: int = 10_000) -> None:
+    def __init__(self, allow_list: AllowList, clock: Callable[[], float]) -> None:
         self._allow_list = allow_list
         self._clock = clock
-        self._max_remembered = max_remembered
-        self._cache = _Cache()
-        self._since = clock()
-
-    @property
-    def remembered(self) -> int:
-        return len(self._cache)
+        self.clear()
 
     def clear(self) -> None:
         self._cache = _Cache()
@@ -151,7 +146,7 @@ class AllowListCache:
         """Returns the cached answer of ``allows``. None if the store must be asked. While the store is unavailable,
         the cache does not age: of several shards, the others are served."""
         is_stale = self._clock() - self._since >= STALE_SECONDS and not self._allow_list.is_unavailable
-        if is_stale or len(self._cache) >= self._max_remembered:
+        if is_stale or len(self._cache.allowed) + len(self._cache.denied) >= MAX_REMEMBERED:
             self.clear()
         cache = self._cache
         for length in cache.lengths:

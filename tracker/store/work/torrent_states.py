@@ -45,9 +45,10 @@ class TorrentFacts:
 
     async def read(self, rows: Sequence[FactRow]) -> list[bytes]:
         """The facts for each row, packed; empty where the shard is unavailable. Raises redis.exceptions.RedisError."""
-        known = [(info_hash, row) for row in rows if (info_hash := _item_of(row)) is not None]
+        items = [info_hash_of(row[0]) for row in rows]  # None for what the tracker did not write
+        known = [(info_hash, row) for info_hash, row in zip(items, rows, strict=True) if info_hash is not None]
         packed = iter(await self._shards.split(known, lambda each: each[0], self._read_part))
-        return [b"" if _item_of(row) is None else next(packed) for row in rows]
+        return [b"" if info_hash is None else next(packed) for info_hash in items]
 
     @staticmethod
     async def _read_part(shard: Shard, rows: list[tuple[InfoHash, FactRow]]) -> list[bytes]:
@@ -61,11 +62,6 @@ class TorrentFacts:
         """Has what users download of a torrent counted from now on. Raises StoreUnavailable."""
         shard = self._shards.of(InfoHash(bytes.fromhex(item)))
         await shard.scripts.work_facts(["1", item, "", "", ""])
-
-
-def _item_of(row: FactRow) -> InfoHash | None:
-    """None for what the tracker did not write."""
-    return info_hash_of(row[0])
 
 
 PAGE, PIPELINED = 500, 101
