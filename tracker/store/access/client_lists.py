@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import ClientError, Conflict
 from tracker.names import clean_text
-from tracker.store.sharding.shards import Part, Shard, Shards, scan
+from tracker.store.sharding.shards import Shard, Shards, StorePart, scan
 
 STALE_SECONDS = 4.0
 """How long a process uses what it has read of a list."""
@@ -22,10 +22,8 @@ MAX_PREFIXES = 1000
 MAX_REASON_LENGTH = 200
 
 
-class _List(Part):
+class _List(StorePart):
     """Prefixes, each with a text: the name of an allowed client, or why a client is denied."""
-
-    _shards: Shards
 
     async def _changed(self, prefix: bytes) -> None:
         await self._connection.command("PUBLISH", self._keys.channel("whitelist"), prefix)
@@ -47,10 +45,6 @@ def check_prefix(prefix: bytes) -> None:
 
 
 class AllowList(_List):
-    def __init__(self, shards: Shards) -> None:
-        super().__init__(shards.main)
-        self._shards = shards
-
     @property
     def is_unavailable(self) -> bool:
         return self._connection.unavailable
@@ -179,8 +173,7 @@ class DenyList(_List):
         begin_removal: Callable[[bytes], Awaitable[None]],
         end_removal: Callable[[bytes], Awaitable[None]],
     ) -> None:
-        super().__init__(shards.main)
-        self._shards = shards
+        super().__init__(shards)
         self._begin_removal = begin_removal
         self._end_removal = end_removal
 

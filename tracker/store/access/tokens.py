@@ -26,7 +26,7 @@ from tracker.errors import ClientError, Conflict, NotFound, StoreUnavailable
 from tracker.store.client.pipe import Argument, flattened
 from tracker.store.client.scripts import Script
 from tracker.store.schema.record import Field
-from tracker.store.sharding.shards import Part, Shard, Shards
+from tracker.store.sharding.shards import Shard, StorePart
 from tracker.store.sharding.unavailable import noting_unavailable_shards
 
 Role = Literal["read", "operate", "admin"]
@@ -86,12 +86,8 @@ class Session:
     ends: int
 
 
-class Tokens(Part):
+class Tokens(StorePart):
     """The tokens, sessions and links of a store. ``clock`` returns epoch seconds."""
-
-    def __init__(self, shards: Shards, clock: Callable[[], float]) -> None:
-        super().__init__(shards.main, clock)
-        self._shards = shards
 
     async def create(
         self, name: str, role: Role, *, expires: int | None = None, addresses: Sequence[str] = ()

@@ -16,7 +16,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.dht.status import Participation
 from tracker.store.schema.lenient_numbers import score
 from tracker.store.sharding.ranking import top_of
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shard, StorePart
 
 MAX_ENDPOINTS = 250
 """Seeders and leechers each, from a random place of the swarm on."""
@@ -51,11 +51,8 @@ class ThinSwarm(NamedTuple):
     info_hash: InfoHash
 
 
-class DhtTorrents:
+class DhtTorrents(StorePart):
     """Raises StoreUnavailable."""
-
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
 
     async def swarm(
         self, info_hash: InfoHash, family: int, *, all_torrents: bool, any_hash: bool = False

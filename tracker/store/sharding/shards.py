@@ -395,6 +395,14 @@ class Shards:
         }
 
 
+class StorePart(Part):
+    """A part of the store under its main prefix and in all shards."""
+
+    def __init__(self, shards: Shards, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(shards.main, clock)
+        self._shards = shards
+
+
 def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key | None]) -> defaultdict[_Key, list[_Item]]:
     """The items by their keys, without those whose key is None."""
     found = defaultdict[_Key, list[_Item]](list)

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shard, Shards, StorePart
 from tracker.store.stats.slices import PRECISIONS, Distribution, finest_retained, oldest_retained, start_of
 from tracker.system.logger import Logger
 
@@ -60,7 +60,7 @@ class Cleaned(NamedTuple):
     wrong: int
 
 
-class Counters:
+class Counters(StorePart):
     """``clock`` returns epoch seconds. Counters whose name ``exports`` accepts also go to the outbox, where at most
     ``max_outbox`` values wait. ``tap`` gets all counts, also while the store is unavailable. Methods that read raise
     StoreUnavailable and redis.exceptions.RedisError."""
@@ -74,9 +74,7 @@ class Counters:
         max_outbox: int = 0,
         tap: Tap | None = None,
     ) -> None:
-        self._shards, self._scripts = shards, shards.main.scripts
-        self._connection, self._keys = shards.main.connection, shards.main.keys
-        self._clock = clock
+        super().__init__(shards, clock)
         self._tap = tap
         self._exports = exports or (lambda name: False)
         self._max_outbox = max_outbox

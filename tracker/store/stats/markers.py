@@ -1,13 +1,13 @@
 """Deletes markers of unique users to free memory for peers, when the store refuses joins because it is full."""
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from tracker.errors import StoreUnavailable
 from tracker.store.schema.keys import SCOPES
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Shard, Shards, in_parts, scan
+from tracker.store.sharding.shards import Shard, StorePart, in_parts, scan
 from tracker.store.stats.memory_usage import read_usage
 from tracker.store.stats.slices import ALL_TIME, month_of
 
@@ -23,19 +23,14 @@ _PAGES = 20
 """Pages between two readings of the store's memory use."""
 
 
-class Markers:
+class Markers(StorePart):
     """The markers of all shards. ``clock`` returns epoch seconds.
 
     Every method raises StoreUnavailable and redis.exceptions.RedisError.
     """
 
-    def __init__(self, shards: Shards, clock: Callable[[], float]) -> None:
-        self._shards = shards
-        self._clock = clock
-
     async def refused_joins(self) -> int:
-        main = self._shards.main
-        return whole(await main.connection.command("HGET", main.keys.failures(), "store full"))
+        return whole(await self._connection.command("HGET", self._keys.failures(), "store full"))
 
     async def make_room(self) -> AsyncIterator[int]:
         """Deletes markers until memory use is at TARGET_SHARE, or no marker is left. Another shard that is unavailable

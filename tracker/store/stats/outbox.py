@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument, flattened
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shard, StorePart
 
 MINUTE_SECONDS = 60
 MAX_WAITING = 100_000
@@ -34,12 +34,9 @@ class OutboxBatch:
     part: int = 0  # where the values wait: a place in ``Shards.all``
 
 
-class Outbox:
+class Outbox(StorePart):
     """A shard that is unavailable is passed over: its values wait until it is back. Every method raises
     StoreUnavailable when the main store does not reply, else redis.exceptions.RedisError."""
-
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
 
     async def take(self, now: float, limit: int, seconds: float) -> list[OutboxBatch]:
         """Leases at most ``limit`` values of past minutes for ``seconds``, oldest first.
@@ -88,8 +85,7 @@ class Outbox:
                 await shard.scripts.acknowledge([dropped, *argv])
 
     async def waiting(self) -> int:
-        main = self._shards.main
-        own = int(await main.connection.command("GET", main.keys.outbox_waiting()) or 0)
+        own = int(await self._connection.command("GET", self._keys.outbox_waiting()) or 0)
         return own + sum((await self._waiting_in_others()).values())
 
     async def _waiting_in_others(self) -> dict[Shard, int]:

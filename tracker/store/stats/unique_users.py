@@ -18,7 +18,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.schema.keys import BOARDS, SCOPES
 from tracker.store.schema.lenient_numbers import ranked, score, whole
 from tracker.store.sharding.ranking import top_of
-from tracker.store.sharding.shards import Shard, Shards, scan
+from tracker.store.sharding.shards import Shard, Shards, StorePart, scan
 from tracker.store.stats.memory_usage import Memory
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_of, month_start
@@ -58,13 +58,13 @@ class LeaderboardEntry(NamedTuple):
     users: int
 
 
-class UniqueUsers:
+class UniqueUsers(StorePart):
     """Torrents and their places are counted in their shards, places of the world under the main prefix. Each count has
     markers of its own, so each is counted once. If the tracker is killed between the calls, an event is counted in one
     of the two places only."""
 
     def __init__(self, shards: Shards, rules: UniqueRules | None = None) -> None:
-        self._shards = shards
+        super().__init__(shards)
         self._rules = rules or UniqueRules()
         self.skipped = 0
         """Events that were not counted because the store was nearly full."""
@@ -140,8 +140,7 @@ class UniqueUsers:
     async def may_exceed(self, period: str = ALL_TIME) -> int:
         """By how much the counts of a period (``all`` or a month) may be too high, because markers were deleted to
         make room."""
-        main = self._shards.main
-        read = main.connection.command("HGET", main.keys.unique_forgotten(), period)
+        read = self._connection.command("HGET", self._keys.unique_forgotten(), period)
         own = await self._shards.main_or(read, None)
         parts = await self._shards.each(
             lambda shard: ("HGET", shard.keys.unique_forgotten(), period), self._shards.others
@@ -151,12 +150,9 @@ class UniqueUsers:
     async def with_users(self, periods: Sequence[str]) -> list[str]:
         """Those of ``periods`` that have users. Users without a location count for torrents only, those of removed
         torrents for countries only."""
-        main = self._shards.main
-        found = await main.connection.pipeline(
-            *(
-                ("EXISTS", main.keys.unique_index(SCOPES[0], each), main.keys.unique_index("torrents", each))
-                for each in periods
-            )
+        index = self._keys.unique_index
+        found = await self._connection.pipeline(
+            *(("EXISTS", index(SCOPES[0], each), index("torrents", each)) for each in periods)
         )
         known = {period for period, boards in zip(periods, found, strict=True) if boards}
         others = [(shard, each) for shard in self._shards.others for each in periods if each not in known]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tracker.bittorrent import InfoHash, info_hash_of
 from tracker.errors import ClientError, Conflict, StoreUnavailable
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shard, StorePart
 
 _OF_V1, _OF_V2 = ("hybrid", "hybrid_of"), ("hybrid_of", "hybrid")
 """The field of a half, and the one that it may not have."""
@@ -26,10 +26,7 @@ class _Half(NamedTuple):
     registered: bool
 
 
-class Hybrids:
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
-
+class Hybrids(StorePart):
     async def link(self, v2: InfoHash, v1: InfoHash) -> None:
         """Makes two registered torrents the halves of one. Raises ClientError for one that is not registered, and
         Conflict for a half of another torrent."""

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.sharding.shards import Shard, Shards, StorePart, in_parts
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.users.fields import SETS, is_user_id
 from tracker.token_bucket import TokenBucket
@@ -37,13 +37,11 @@ _NOT_THERE = -1
 """In place of the number of fields: the user has not been in the shard."""
 
 
-class UserCopies:
+class UserCopies(StorePart):
     """Raises StoreUnavailable and redis.exceptions.RedisError where not stated otherwise."""
 
     def __init__(self, shards: Shards, reapings: Mapping[Shard, Reaping]) -> None:
-        main = shards.main
-        self._connection, self._scripts, self._keys = main.connection, main.scripts, main.keys
-        self._shards = shards
+        super().__init__(shards)
         self._reapings = reapings
         self._timer = time.monotonic
         self._unknown = TokenBucket(UNKNOWN_PER_SECOND, UNKNOWN_AT_ONCE, self._timer())

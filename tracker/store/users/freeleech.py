@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tracker.errors import ClientError, NotFound
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.schema.multipliers import MAX_END
-from tracker.store.sharding.shards import Shards
+from tracker.store.sharding.shards import Shards, StorePart
 from tracker.store.users.copies import UserCopies
 
 MAX_TOKENS = 10_000
@@ -22,14 +22,13 @@ class Token(NamedTuple):
     until: int | None
 
 
-class Freeleech:
+class Freeleech(StorePart):
     """The freeleech tokens of all users, each in the shard of its torrent. ``clock`` gives epoch seconds. A change
     applies from the next announce."""
 
     def __init__(self, shards: Shards, copies: UserCopies, clock: Callable[[], float]) -> None:
-        self._shards = shards
+        super().__init__(shards, clock)
         self._copies = copies
-        self._clock = clock
 
     async def give(self, user_id: str, torrent_id: str, until: int | None = None) -> None:
         """Gives a token, which ends never or at ``until`` (epoch s), or changes the end of the one that the user has

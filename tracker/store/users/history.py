@@ -13,7 +13,7 @@ from tracker.errors import ClientError
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import signed, whole
 from tracker.store.schema.record import Field, settable
-from tracker.store.sharding.shards import Shard, Shards, in_parts, scan_together
+from tracker.store.sharding.shards import Shard, Shards, StorePart, in_parts, scan_together
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.users.copies import UserCopies
 from tracker.store.users.fields import is_user_id
@@ -75,14 +75,13 @@ class PeerThere(NamedTuple):
     active: int  # 1 or 0
 
 
-class UserHistory:
+class UserHistory(StorePart):
     """``clock`` returns epoch seconds. Raises StoreUnavailable and redis.exceptions.RedisError."""
 
     def __init__(self, shards: Shards, copies: UserCopies, rules: LiveRules, clock: Callable[[], float]) -> None:
-        self._shards = shards
+        super().__init__(shards, clock)
         self._copies = copies
         self._rules = rules
-        self._clock = clock
 
     async def save(self, rows: Sequence[Mapping[str, Any]], *, add_to_totals: bool = False) -> list[bool | ClientError]:
         """Writes rows with user_id, torrent_id and fields of History, and returns of each whether it is new, or why it
@@ -136,10 +135,9 @@ class UserHistory:
 
     async def user_ids(self, count: int, after: str = "0") -> AsyncIterator[list[str]]:
         """The ids of all users after one, in their order, ``count`` at a time."""
-        main = self._shards.main
         while True:
             how = (f"({after}", "+inf", "BYSCORE", "LIMIT", 0, count, "WITHSCORES")
-            found = await main.connection.command("ZRANGE", main.keys.users(), *how)
+            found = await self._connection.command("ZRANGE", self._keys.users(), *how)
             ids = [str(int(float(score))) for score in found[1::2]]
             if not ids:
                 return

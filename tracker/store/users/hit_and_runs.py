@@ -10,7 +10,7 @@ from tracker.store.client.clock import seconds_ahead
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score
 from tracker.store.sharding.ranking import top_of
-from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.sharding.shards import Shard, Shards, StorePart, in_parts
 from tracker.store.swarms.rules import LiveRules
 from tracker.system.logger import Logger
 
@@ -34,7 +34,7 @@ class Pending(NamedTuple):
     at: int
 
 
-class HitAndRuns:
+class HitAndRuns(StorePart):
     """The work that no announce does. ``clock`` returns epoch seconds.
 
     ``drop`` walks through all users with hit-and-runs, a page of each shard per call. Each process keeps its own
@@ -42,9 +42,8 @@ class HitAndRuns:
     """
 
     def __init__(self, shards: Shards, rules: LiveRules, clock: Callable[[], float]) -> None:
-        self._shards = shards
+        super().__init__(shards, clock)
         self._rules = rules
-        self._clock = clock
         self._cursors = dict.fromkeys(shards, 0)
 
     async def decide(self) -> int:

@@ -18,7 +18,7 @@ from tracker.store.schema.multipliers import (
     multipliers_of,
 )
 from tracker.store.schema.record import Field, fields_of, settable
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shard, StorePart
 from tracker.store.swarms.reaping import begin_removal
 from tracker.store.users.fields import Value
 
@@ -55,17 +55,13 @@ class Group:
 GROUP_FIELDS = tuple(settable(Group))
 
 
-class SharedRules:
+class SharedRules(StorePart):
     """The values under the main prefix, with copies in the other shards. A change applies from the next announce. While
     the main prefix is empty, shards keep theirs (access/copies.py)."""
 
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
-        self._main = shards.main
-
     async def _restore(self) -> None:
         """Before a part of a text is changed: a main prefix that has lost everything gets back what the shards have."""
-        if not await self._main.connection.command("EXISTS", self._main.keys.layout()):
+        if not await self._connection.command("EXISTS", self._keys.layout()):
             await restore_access(self._shards)
 
     async def _copy_to_others(self) -> None:
@@ -90,8 +86,9 @@ class SharedRules:
 
     async def _texts(self) -> list[bytes] | None:
         """As the shards have them; None if the main prefix has no layout: it is new, or has lost everything."""
-        reads = ("MGET", *_keys_in(self._main)), ("EXISTS", self._main.keys.layout())
-        texts, exists = await self._shards.send([(self._main, read) for read in reads])
+        main = self._shards.main
+        reads = ("MGET", *_keys_in(main)), ("EXISTS", self._keys.layout())
+        texts, exists = await self._shards.send([(main, read) for read in reads])
         upload, download, groups = (text or b"" for text in texts)
         return [upload, download, divided_groups(groups, len(self._shards))] if exists else None
 
@@ -106,15 +103,15 @@ class Multipliers(SharedRules):
     async def set(self, upload: str | None = None, download: str | None = None) -> None:
         """Replaces the rules of upload, those of download, or both, each as stored. Raises ClientError if one is
         invalid."""
-        given = zip(_keys_in(self._main), (upload, download), strict=False)
+        given = zip(_keys_in(self._shards.main), (upload, download), strict=False)
         pairs = [part for key, text in given if text is not None for part in (key, checked_multipliers(text))]
-        await self._main.connection.command("MSET", *pairs)
+        await self._connection.command("MSET", *pairs)
         await self._copy_to_others()
 
     async def change_rule(self, change: RuleChange) -> bool:
         """Sets or removes one rule. False if there is none to remove. Raises ClientError for too many."""
         await self._restore()
-        changed = has_changed(await self._main.scripts.set_rule(change.arguments()))
+        changed = has_changed(await self._scripts.set_rule(change.arguments()))
         await self._copy_to_others()
         return changed
 
@@ -150,7 +147,7 @@ class Groups(SharedRules):
         row = {name: known[name].stored(value) for name, value in fields.items()}
         arguments: list[Argument] = [group_id, orjson.dumps(row), int(replace), MAX_GROUPS]
         await self._restore()
-        saved, is_refused = await self._main.scripts.save_group(arguments)
+        saved, is_refused = await self._scripts.save_group(arguments)
         if saved < 0:
             raise ClientError(f"there are at most {MAX_GROUPS} groups")
         await self._copy_to_others()
@@ -161,7 +158,7 @@ class Groups(SharedRules):
     async def delete(self, group_id: int) -> bool:
         """False if there is none. Users of the group stay, without its rules."""
         await self._restore()
-        deleted, _ = await self._main.scripts.save_group([group_id, "", 0, MAX_GROUPS])
+        deleted, _ = await self._scripts.save_group([group_id, "", 0, MAX_GROUPS])
         await self._copy_to_others()
         return bool(deleted)
 

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.sharding.shards import Shard, Shards, StorePart, in_parts
 from tracker.store.users.fields import TOTALS
 
 SUMMED = (*TOTALS, "unreported")
@@ -23,13 +23,11 @@ class Sums(NamedTuple):
     totals: tuple[int, ...]  # of SUMMED
 
 
-class UserSums:
+class UserSums(StorePart):
     """A single shard has the sums themselves. Every method raises StoreUnavailable and redis.exceptions.RedisError."""
 
     def __init__(self, shards: Shards) -> None:
-        main = shards.main
-        self._connection, self._scripts, self._keys = main.connection, main.scripts, main.keys
-        self._shards = shards
+        super().__init__(shards)
         self._parts = shards.others
 
     async def read(self, user_ids: Sequence[str]) -> list[Sums]:

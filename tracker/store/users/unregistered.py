@@ -1,11 +1,10 @@
 """Torrents that a user announced and that are not registered, in all shards. announce.lua keeps them."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from tracker.bittorrent import InfoHash, info_hash_of
 from tracker.store.schema.lenient_numbers import ranked
-from tracker.store.sharding.shards import Shards
+from tracker.store.sharding.shards import StorePart
 
 MAX_KEPT = 100
 """In each shard; as many are read."""
@@ -19,12 +18,8 @@ class Tried(NamedTuple):
     at: int
 
 
-class Unregistered:
+class Unregistered(StorePart):
     """``clock`` gives epoch seconds."""
-
-    def __init__(self, shards: Shards, clock: Callable[[], float]) -> None:
-        self._shards = shards
-        self._clock = clock
 
     async def of(self, user_id: str) -> list[Tried]:
         """The last MAX_KEPT of a user, newest first. Removes those that are registered by now."""

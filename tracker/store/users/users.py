@@ -18,7 +18,7 @@ from tracker.store.access.repeats import once_of
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.schema.multipliers import RuleChange, has_changed
-from tracker.store.sharding.shards import Shard, Shards, in_parts, read_in_turns, scan
+from tracker.store.sharding.shards import Shard, Shards, StorePart, in_parts, read_in_turns, scan
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.users.copies import UserCopies, delete_in
@@ -50,7 +50,7 @@ class UnknownUser(NotFound):
         super().__init__("there is no such user")
 
 
-class Users:
+class Users(StorePart):
     """Changes apply to the next announce, as the announce script reads the user. ``reapings`` remove the peers of
     deleted users. ``clock`` returns epoch seconds."""
 
@@ -63,14 +63,11 @@ class Users:
         sums: UserSums,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        main = shards.main
-        self._connection, self._scripts, self._keys = main.connection, main.scripts, main.keys
-        self._shards = shards
+        super().__init__(shards, clock)
         self._rules = rules
         self._reapings = reapings
         self._copies = copies
         self._sums = sums
-        self._clock = clock
 
     async def add(self, user_id: str | None = None, passkey: str | None = None, **fields: Value) -> User:
         """Adds a user with some of FIELDS. Without ``passkey``, generates one with 160 random bits.

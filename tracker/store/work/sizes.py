@@ -3,12 +3,12 @@
 No index holds them: ``scan`` adds them up in slices.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Shards, next_cursor
+from tracker.store.sharding.shards import StorePart, next_cursor
 
 CLASSES = ("0", "1-3", "4-10", "11+")
 """Numbers of seeders."""
@@ -30,13 +30,8 @@ class DaySizes:
     sums: Sequence[int]
 
 
-class Sizes:
+class Sizes(StorePart):
     """``clock`` returns epoch seconds."""
-
-    def __init__(self, shards: Shards, clock: Callable[[], float]) -> None:
-        self._shards = shards
-        self._connection, self._keys = shards.main.connection, shards.main.keys
-        self._clock = clock
 
     async def scan(self, cursor: str) -> tuple[str, list[int]]:
         """Returns (next cursor, bytes by CLASSES) of about SLICE torrents. Cursor "0" begins and ends. Torrents of

@@ -16,7 +16,7 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score, whole
-from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.sharding.shards import Shard, Shards, StorePart, in_parts
 from tracker.store.work.demand import (
     EXCLUDING,
     MAX_ASKED,
@@ -37,11 +37,8 @@ FactRow = tuple[bytes, bytes, bytes, bytes]
 """As work_facts.lua takes them: item, claimant, endpoint in hex digits, "1" to find the user's seeder."""
 
 
-class TorrentFacts:
+class TorrentFacts(StorePart):
     """What scripts of projects ask of torrents that are under another prefix: projects are under the main one."""
-
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
 
     async def read(self, rows: Sequence[FactRow]) -> list[bytes]:
         """The facts for each row, packed; empty where the shard is unavailable. Raises redis.exceptions.RedisError."""
@@ -336,14 +333,13 @@ class _ShardStates:
         return [otherwise if isinstance(reply, Exception) else reply for reply in replies]
 
 
-class TorrentStates:
+class TorrentStates(StorePart):
     """The torrents of all shards. The ranking of each shard follows that of the shard before. ``clock`` returns epoch
     seconds."""
 
     def __init__(self, shards: Shards, projects: Projects, clock: Callable[[], float]) -> None:
-        self._shards = shards
+        super().__init__(shards, clock)
         self._projects = projects
-        self._clock = clock
         abandoned = IdSet()
         self._parts = [_ShardStates(shard, shards.main, abandoned) for shard in shards]
 
