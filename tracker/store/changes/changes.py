@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from tracker.errors import ClientError, Conflict, StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.schema.record import Field, fields_of
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shard, Shards, StorePart
 from tracker.wire.endpoint import endpoints_of, format_endpoint
 from tracker.wire.peer_id import client_name
 
@@ -104,14 +104,14 @@ class Stream(NamedTuple):
     key: str
 
 
-class Changes:
+class Changes(StorePart):
     """``max_changes`` returns about how many changes a shard keeps.
 
     Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError.
     """
 
     def __init__(self, shards: Shards, max_changes: Callable[[], int]) -> None:
-        self._shards = shards
+        super().__init__(shards)
         self._max_changes = max_changes
         self.feed = [Stream(shard.connection, shard.keys.changes()) for shard in shards]
         edits = {each.keys.edits(): each.connection for each in (*shards, *shards.all)}
@@ -206,11 +206,10 @@ class Changes:
     async def delete(self) -> None:
         """Deletes the feed, as its next change would follow an unmarked gap; and the edits. Unavailable shards keep
         theirs."""
-        main = self._shards.main
         await self._shards.each(
             lambda shard: ("UNLINK", shard.keys.changes(), shard.keys.edits(), shard.keys.updated())
         )
-        await main.connection.command("UNLINK", main.keys.edits())
+        await self._connection.command("UNLINK", self._keys.edits())
 
     async def _read(self, streams: Sequence[Stream], start: Position, limit: int) -> list[Change]:
         """At most ``limit`` entries after ``start`` that no earlier one can precede any longer. Each stream is asked as

@@ -18,7 +18,7 @@ from tracker.bittorrent import InfoHash, PeerId
 from tracker.errors import StoreUnavailable
 from tracker.store.client.clock import ClockStepBack, OwnClock, StoreClock
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Part, Shard, Shards, scan
+from tracker.store.sharding.shards import Part, Shard, Shards, StorePart, scan
 from tracker.store.swarms.acknowledged import Acknowledged
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.torrents.name_index import list_torrents, page_of_torrents, pages_of_torrents, unlisted
@@ -343,11 +343,8 @@ async def begin_removal(shards: Shards, entry: str) -> None:
     await shards.run(lambda shard: shard.scripts.begin_removal, dict.fromkeys(shards, (entry,)))
 
 
-class Removals:
+class Removals(StorePart):
     """Whose peers are being removed, in all shards: users and clients that are refused from now on, and torrents."""
-
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
 
     async def begin(self, prefix: bytes) -> None:
         """Begins the removal of a denied client's peers: they are not returned from now on. In a shard that is
@@ -374,12 +371,12 @@ class Removals:
         return found
 
 
-class SocketProcess:
+class SocketProcess(Part):
     """This process among those with WebSockets, which pass messages to each other over channels. ``main`` is the shard
     of the main prefix; ``reapings`` are those of all prefixes, whose heartbeats show that the process runs."""
 
     def __init__(self, main: Shard, reapings: Collection[Reaping]) -> None:
-        self._main = main
+        super().__init__(main)
         self._reapings = reapings
         self.number = random.randrange(1, 2**32)
 
@@ -398,13 +395,13 @@ class SocketProcess:
         answer, or does not allow it."""
         commands = [("PUBLISH", self._channel(process), payload) for process, payload in payloads.items()]
         try:
-            replies = await self._main.connection.pipeline(*commands)
+            replies = await self._connection.pipeline(*commands)
         except StoreUnavailable:
             return [0] * len(commands)
         return [reply if isinstance(reply, int) else 0 for reply in replies]
 
     def _channel(self, process: int) -> str:
-        return self._main.keys.channel(f"ws:{process}")
+        return self._keys.channel(f"ws:{process}")
 
 
 def _report(failed: int) -> None:

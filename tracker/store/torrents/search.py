@@ -12,7 +12,7 @@ from tracker.bittorrent import HASH_LENGTH, InfoHash
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.names import fold
 from tracker.store.client.pipe import Argument
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Part, Shard, Shards
 
 NAMES_A_CALL = 1000
 """Torrents read in one call: more would block announces for longer than a millisecond."""
@@ -87,13 +87,11 @@ def _fitting(shards: Sequence[Shard], names: Mapping[Shard, int]) -> list[Shard]
     return found
 
 
-class Search:
+class Search(Part):
     """The search for one text in one shard. ``hashes``: also for info hashes that begin with it."""
 
     def __init__(self, shard: Shard, text: str, *, hashes: bool = True) -> None:
-        self._connection = shard.connection
-        self._scripts = shard.scripts
-        self._keys = shard.keys
+        super().__init__(shard)
         self._part = fold(text)
         self._digits = _digits_of(text) if hashes else ""
 

@@ -16,7 +16,7 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score, whole
-from tracker.store.sharding.shards import Shard, Shards, StorePart, in_parts
+from tracker.store.sharding.shards import Part, Shard, Shards, StorePart, in_parts
 from tracker.store.work.demand import (
     EXCLUDING,
     MAX_ASKED,
@@ -127,12 +127,12 @@ class IdSet:
         return number // 8, 1 << number % 8
 
 
-class _ShardStates:
+class _ShardStates(Part):
     """The torrents of one shard. ``main`` has projects and users; ``abandoned``: torrents that have no peer and were
     never completed."""
 
     def __init__(self, shard: Shard, main: Shard, abandoned: IdSet) -> None:
-        self._connection, self._scripts, self._keys = shard.connection, shard.scripts, shard.keys
+        super().__init__(shard)
         self._main = main.connection
         self._main_keys = main.keys
         self._abandoned = abandoned
