@@ -85,11 +85,9 @@ async def test_pages_continue_with_older_entries(store: Store) -> None:
 async def test_a_rare_entry_is_found_over_several_pages(store: Store) -> None:
     """One page reads a bounded number of entries."""
     key = store.keys.audit()
-    async with store.redis.pipeline(transaction=False) as pipeline:
-        pipeline.xadd(key, {"operation": "rare"}, id="1-1")
-        for number in range(MAX_SCANNED):
-            pipeline.xadd(key, {"operation": "usual"}, id=f"2-{number}")
-        await pipeline.execute()
+    await store.redis.xadd(key, {"operation": "rare"}, id="1-1")
+    fill = "for n = 0, ARGV[1] - 1 do redis.call('XADD', KEYS[1], '2-' .. n, 'operation', 'usual') end"
+    await store.redis.eval(fill, 1, key, MAX_SCANNED)
     page, cursor = await store.audit.page(AuditFilter(operation="rare"))
     assert (page, cursor) == ([], "2-0")
     page, cursor = await store.audit.page(AuditFilter(operation="rare"), cursor)

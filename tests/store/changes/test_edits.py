@@ -123,11 +123,8 @@ async def test_edits_are_recorded_while_there_is_a_feed(store: Store) -> None:
 
 
 async def test_edits_are_bounded(store: Store) -> None:
-    entry = {"user_id": "7", "info_hash": ""}
-    pipe = store.redis.pipeline(transaction=False)
-    for _ in range(100_200):
-        pipe.xadd(store.keys.edits(), entry)
-    await pipe.execute()
+    fill = "for _ = 1, 100200 do redis.call('XADD', KEYS[1], '*', 'user_id', '7', 'info_hash', '') end"
+    await store.redis.eval(fill, 1, store.keys.edits())
     await store.users.edit(ALICE, {"name": "Alice"})
     assert 100_000 <= await store.redis.xlen(store.keys.edits()) < 100_200
 
