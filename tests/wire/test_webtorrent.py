@@ -153,7 +153,7 @@ def test_what_is_passed_on_has_every_byte(info_hash: bytes, peer_id: bytes, offe
         offer_id,
     ]
     assert read["offer"] == {"type": "offer", "sdp": sdp} and read["action"] == "announce"
-    answer = webtorrent.encode_answer(Answer(InfoHash(info_hash), peer, PeerId(b"x" * 20), session))
+    answer = webtorrent.encode_offer(InfoHash(info_hash), peer, session, "answer")
     assert json.loads(answer)["answer"] == {"type": "answer", "sdp": sdp}
 
 

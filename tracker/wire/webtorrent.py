@@ -191,13 +191,8 @@ def encode_scrape(reply: ScrapeReply) -> bytes:
     return orjson.dumps({"action": "scrape", "files": files, "flags": {"min_request_interval": interval}})
 
 
-def encode_answer(answer: Answer) -> bytes:
-    """An answer, passed on to the peer that made the offer."""
-    return encode_offer(answer.info_hash, answer.peer_id, answer.accepted, "answer")
-
-
 def encode_offer(info_hash: InfoHash, peer_id: PeerId, session: Offer, kind: str = "offer") -> bytes:
-    """An offer, passed on to the peer that may answer it; ``peer_id`` is the offerer's."""
+    """An offer or (``kind``) an answer, passed on to the other peer; ``peer_id`` is the sender's."""
     return orjson.dumps(
         {
             "action": "announce",

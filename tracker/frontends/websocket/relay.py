@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.core.announce import Tracker
 from tracker.wire.endpoint import SocketId
-from tracker.wire.webtorrent import Answer, Offer, encode_answer, encode_offer
+from tracker.wire.webtorrent import Answer, Offer, encode_offer
 
 OPEN_SECONDS = 120.0
 """How long an offer may be answered. Some clients announce the same offers again for as long."""
@@ -142,7 +142,8 @@ class Relay:
         if offerer is None or answer.info_hash not in receiver.torrents:
             self.tracker.count("relays.unasked")
             return
-        self._send(offerer.process, Relayed(_ANSWER, offerer.number, key, sender, encode_answer(answer)))
+        message = encode_offer(answer.info_hash, answer.peer_id, answer.accepted, "answer")
+        self._send(offerer.process, Relayed(_ANSWER, offerer.number, key, sender, message))
 
     def _send(self, process: int, relayed: Relayed) -> None:
         if process == self.process:
