@@ -207,9 +207,9 @@ local function answer_to(t, r, outcome, with_peers, a)
   local own = r.uid ~= '' and not rules.own_peers and not (a and a.peers <= 1) and r.uid or nil
   if r.on_socket then
     local seeding = r.kind == 's' or r.paused == '1'
-    return sockets.reply(head, t.arrays, seeding and 0 or t.sw, t.lw, r.want, r.random, r.endpoint, t.tid, own), head
+    return sockets.reply(head, t.ih, seeding and 0 or t.sw, t.lw, r.want, r.random, r.endpoint, t.tid, own), head
   end
-  local ok, answer = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, with_ids, r.on_v4,
+  local ok, answer = pcall(add_peers, head, t.ih, s4, s6, l4, l6, r.want, r.random, with_ids, r.on_v4,
     r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
     t.crowded, with_ids and has_derived(t.joiners) and t.tid, t.dht, t.tid, own)
   return ok and answer or head, head -- an array of a wrong type gives no peers: the announce is applied by now

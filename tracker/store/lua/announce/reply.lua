@@ -36,18 +36,20 @@ end
 
 -- Peers of one family: three quarters of the `s` seeders, and more when the `l` leechers are too few; then leechers.
 -- The caller may be among the leechers.
-function select_family(arrays, family, size, s, l, want, random, own, with_ids)
+function select_family(ih, family, size, s, l, want, random, own, with_ids)
   if want <= 0 or s + l == 0 then return '', '' end
-  if s == 0 then return select_slots(arrays .. 'l' .. family, size, l, want, 1, random, own, with_ids) end
+  if s == 0 then return select_slots(P .. 'swarm:' .. ih .. ':l' .. family, size, l, want, 1, random, own, with_ids) end
   local seeders = want
   if l > 0 then
     local others = own and l - 1 or l
     seeders = want - (want + 3 - (want + 3) % 4) / 4
     if seeders < want - others then seeders = want - others elseif seeders == 0 then seeders = 1 end
   end
-  local peers, ids = select_slots(arrays .. 's' .. family, size, s, seeders, 0, random, own, with_ids)
+  local peers, ids =
+    select_slots(P .. 'swarm:' .. ih .. ':s' .. family, size, s, seeders, 0, random, own, with_ids)
   if l == 0 or #peers >= want * size then return peers, ids end
-  local more, more_ids = select_slots(arrays .. 'l' .. family, size, l, want - #peers / size, 1, random, own, with_ids)
+  local more, more_ids =
+    select_slots(P .. 'swarm:' .. ih .. ':l' .. family, size, l, want - #peers / size, 1, random, own, with_ids)
   return peers .. more, ids .. more_ids
 end
 
@@ -81,7 +83,7 @@ end
 
 -- Does what select_family() does, with each endpoint once and at most MAX_PER_NETWORK peers of a network while there
 -- are others. `seen` holds what the reply has: endpoints, and networks with their number of peers.
-local function select_spread(arrays, family, size, s, l, want, random, own, with_ids, seen)
+local function select_spread(ih, family, size, s, l, want, random, own, with_ids, seen)
   local peers, ids, n, net_size = {}, {}, 0, size == 6 and 4 or 8
   local function add(endpoint, id)
     n = n + 1
@@ -111,8 +113,8 @@ local function select_spread(arrays, family, size, s, l, want, random, own, with
       end
     end
   end
-  local seeders = new_window(arrays .. 's' .. family, size, s)
-  local leechers = new_window(arrays .. 'l' .. family, size, l)
+  local seeders = new_window(P .. 'swarm:' .. ih .. ':s' .. family, size, s)
+  local leechers = new_window(P .. 'swarm:' .. ih .. ':l' .. family, size, l)
   fill(seeders, l > 0 and max(1, (want * 3 - want * 3 % 4) / 4) or want)
   fill(leechers, want)
   fill(seeders, want)
@@ -164,9 +166,8 @@ local function dht_peers(ih, size, listed, room, own)
   return table.concat(chosen)
 end
 
--- The peers of a reply with those of the DHT. `arrays` ends with the info hash and a colon.
-local function add_dht_peers(arrays, peers4, peers6, room, on_v4, own4, own6)
-  local ih = sub(arrays, -41, -2)
+-- The peers of a reply with those of the DHT.
+local function add_dht_peers(ih, peers4, peers6, room, on_v4, own4, own6)
   room = min(room, MAX_GIVEN)
   if on_v4 then return peers4 .. dht_peers(ih, 6, peers4, room, own4), peers6 end
   return peers4, peers6 .. dht_peers(ih, 18, peers6, room, own6)
@@ -174,15 +175,15 @@ end
 
 -- The peers of a reply and their ids, selected by `by_family`: IPv4, IPv6. The caller's own family comes first; the
 -- other one fills what remains.
-local function select_both(by_family, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, seen)
+local function select_both(by_family, ih, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, seen)
   local peers4, ids4, peers6, ids6
   if on_v4 then
-    peers4, ids4 = by_family(arrays, '4', 6, s4, l4, want, random, own4, with_ids, seen)
+    peers4, ids4 = by_family(ih, '4', 6, s4, l4, want, random, own4, with_ids, seen)
     if s6 + l6 == 0 then return peers4, ids4, '', '' end
-    peers6, ids6 = by_family(arrays, '6', 18, s6, l6, want - #peers4 / 6, random, own6, with_ids, seen)
+    peers6, ids6 = by_family(ih, '6', 18, s6, l6, want - #peers4 / 6, random, own6, with_ids, seen)
   else
-    peers6, ids6 = by_family(arrays, '6', 18, s6, l6, want, random, own6, with_ids, seen)
-    peers4, ids4 = by_family(arrays, '4', 6, s4, l4, want - #peers6 / 18, random, own4, with_ids, seen)
+    peers6, ids6 = by_family(ih, '6', 18, s6, l6, want, random, own6, with_ids, seen)
+    peers4, ids4 = by_family(ih, '4', 6, s4, l4, want - #peers6 / 18, random, own4, with_ids, seen)
   end
   return peers4, ids4, peers6, ids6
 end
@@ -243,21 +244,21 @@ end
 -- the first two are 0 for a seeder, which gets leechers only. `crowded` is the torrent's count,
 -- `derived` the torrent's id when entries have derived ids, `dht` until when peers of the DHT may be handed out.
 -- Those have no peer ids. `own`: as told_by_id() has it.
-function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, crowded, derived, dht,
+function add_peers(head, ih, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, crowded, derived, dht,
     tid, own)
   local by_id = removing or own
   local peers4, ids4, peers6, ids6
   if on_v4 and s6 + l6 == 0 then -- nearly always
-    peers4, ids4 = select_family(arrays, '4', 6, s4, l4, want, random, own4, with_ids or by_id)
+    peers4, ids4 = select_family(ih, '4', 6, s4, l4, want, random, own4, with_ids or by_id)
     peers6, ids6 = '', ''
   else
     peers4, ids4, peers6, ids6 =
-      select_both(select_family, arrays, s4, s6, l4, l6, want, random, with_ids or by_id, on_v4, own4, own6)
+      select_both(select_family, ih, s4, s6, l4, l6, want, random, with_ids or by_id, on_v4, own4, own6)
   end
   if crowded > 0 and (accounts or s4 + s6 + l4 + l6 > want) then
     if is_uneven(peers4, 6) or is_uneven(peers6, 18) then
       peers4, ids4, peers6, ids6 =
-        select_both(select_spread, arrays, s4, s6, l4, l6, want, random, with_ids or by_id, on_v4, own4, own6, {})
+        select_both(select_spread, ih, s4, s6, l4, l6, want, random, with_ids or by_id, on_v4, own4, own6, {})
     end
   end
   if by_id then
@@ -272,7 +273,7 @@ function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, 
   if dht and not with_ids and (tonumber(dht) or 0) > now then
     local listed = #peers4 / 6 + #peers6 / 18
     if listed < give_below and listed < want then
-      peers4, peers6 = add_dht_peers(arrays, peers4, peers6, want - listed, on_v4, own4, own6)
+      peers4, peers6 = add_dht_peers(ih, peers4, peers6, want - listed, on_v4, own4, own6)
     end
   end
   if peers6 == '' and (peers4 == '' or not with_ids) then return head .. peers4 end
@@ -284,9 +285,9 @@ end
 
 -- The reply over a WebSocket: other WebSockets, for each of which the caller has an offer. `s` and `l` are the lengths
 -- of their arrays; the rest is as above.
-function sockets.reply(head, arrays, s, l, want, random, endpoint, tid, own)
+function sockets.reply(head, ih, s, l, want, random, endpoint, tid, own)
   local by_id = removing or own
-  local peers, ids = select_family(arrays, 'w', sockets.BYTES, s, l, want, random, endpoint, by_id)
+  local peers, ids = select_family(ih, 'w', sockets.BYTES, s, l, want, random, endpoint, by_id)
   if by_id then peers = told_by_id(tid, own, peers, ids, sockets.BYTES) end
   return head .. peers
 end

@@ -132,26 +132,25 @@ function update_regular(packed, ih, tid)
       seed_time = a[2] == a[1] and total_time or plus(a[2], time)
     end
   end
-  local outcome = elapsed < early and elapsed >= 0 and form ~= 3 and 'e ' or 'u '
-  local reply = outcome .. text_of[count_of[t[3]] or 0] .. ' ' .. text_of[count_of[t[4]] or 0] .. ' '
-    .. text_of[count_of[t[5]] or 0] .. ' '
-  if want > 0 then
-    local n, arrays = arrays_of[t[6]] or read_arrays(t[6]), P .. 'swarm:' .. ih .. ':'
-    if form == 3 then
-      reply = sockets.reply(reply, arrays, seeding and 0 or n[5], n[6], want, random, endpoint, tid)
-    else
-      local s4, s6, l4, l6 = 0, 0, n[2], n[4] -- a seeder gets leechers only
-      if not seeding then s4, s6 = n[1], n[3] end
-      if form == 2 then -- no peers of the other family
-        if on_v4 then s6, l6 = 0, 0 else s4, l4 = 0, 0 end
-      end
-      if on_v4 and s6 + l6 + n[7] == 0 and form ~= 1 and not (dht or removing or rules.untold) then -- nearly always
-        reply = reply .. select_family(arrays, '4', 6, s4, l4, want, random, own4)
-      else
-        reply = add_peers(reply, arrays, s4, s6, l4, l6, want, random, form == 1, on_v4, own4, own6, n[7],
-          form == 1 and has_derived(call('HGET', torrent, 'joiners')) and tid, dht, tid)
-      end
+  -- Nearly always the peers are read before the reply is put together: each text that is made costs memory.
+  local n, peers, s4, s6, l4, l6 = want > 0 and (arrays_of[t[6]] or read_arrays(t[6])), '', 0, 0, nil, nil
+  if n and form ~= 3 then
+    l4, l6 = n[2], n[4] -- a seeder gets leechers only
+    if not seeding then s4, s6 = n[1], n[3] end
+    if form == 2 then -- no peers of the other family
+      if on_v4 then s6, l6 = 0, 0 else s4, l4 = 0, 0 end
     end
+    if on_v4 and s6 + l6 + n[7] == 0 and form ~= 1 and not (dht or removing or rules.untold) then
+      peers, n = select_family(ih, '4', 6, s4, l4, want, random, own4), false
+    end
+  end
+  local reply = (elapsed < early and elapsed >= 0 and form ~= 3 and 'e ' or 'u ') .. text_of[count_of[t[3]] or 0] .. ' '
+    .. text_of[count_of[t[4]] or 0] .. ' ' .. text_of[count_of[t[5]] or 0] .. ' ' .. peers
+  if n and form == 3 then
+    reply = sockets.reply(reply, ih, seeding and 0 or n[5], n[6], want, random, endpoint, tid)
+  elseif n then
+    reply = add_peers(reply, ih, s4, s6, l4, l6, want, random, form == 1, on_v4, own4, own6, n[7],
+      form == 1 and has_derived(call('HGET', torrent, 'joiners')) and tid, dht, tid)
   end
   if call('PEXPIRE', P .. 'ptimeout:' .. tid .. ':' .. pidx, timeout) == 0 then return end
   if account and not total_time then -- fails if the field is no whole number
