@@ -301,6 +301,31 @@ async def commands_with(redis_url: str, prefix: str, rules: SwarmRules) -> dict[
     return private_rules.per_announce(costs)
 
 
+COLLECT = """#!lua name=collect_garbage
+redis.register_function('collect_garbage', function()
+  collectgarbage('collect')
+  return collectgarbage('count')
+end)"""
+"""Kilobytes that the functions of all libraries keep."""
+
+
+async def test_the_announce_script_keeps_little_between_calls(store: Store) -> None:
+    """Whatever numbers of peers it reads: what it keeps shares the caches of the CPU with the data."""
+    torrents = range(1, MAX_BATCH + 1)
+    await store.announce_together(*(update(1, "s", torrent=torrent) for torrent in torrents))
+    await store.redis.execute_command("FUNCTION", "LOAD", "REPLACE", COLLECT)
+    before = await store.redis.fcall("collect_garbage", 0)
+    for number in range(0, 4800, MAX_BATCH):
+        async with store.redis.pipeline() as pipeline:
+            for torrent in torrents:
+                pipeline.hset(store.keys.torrent(info_hash(torrent)), "arrays", f"{number + torrent} 0")
+            await pipeline.execute()
+        await store.announce_together(*(update(1, torrent=torrent) for torrent in torrents))
+    after = await store.redis.fcall("collect_garbage", 0)
+    await store.redis.execute_command("FUNCTION", "DELETE", "collect_garbage")
+    assert after - before <= 250
+
+
 async def test_all_rules_of_a_private_tracker_take_few_commands_more(redis_url: str, prefix: str) -> None:
     """A regular announce takes none more. A join is recorded in the change feed, and of a leecher the downloads are
     counted."""

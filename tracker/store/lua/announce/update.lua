@@ -125,11 +125,6 @@ function update_regular(packed, ih, tid)
         multi_up or multi_dn or own_up or own_dn)
       if not total_time then return end
       if moved then credit_regular(tid, up, down, elapsed, multi_up, multi_dn, own_up, own_dn) end
-    elseif seeding then
-      local a = call('HMGET', account, 'total_time', 'seed_time')
-      total_time = (a[1] or 0) + time
-      if total_time < time or total_time > MAX_EXACT or total_time % 1 ~= 0 then return end
-      seed_time = a[2] == a[1] and total_time or plus(a[2], time)
     end
   end
   -- Nearly always the peers are read before the reply is put together: each text that is made costs memory.
@@ -153,8 +148,13 @@ function update_regular(packed, ih, tid)
       form == 1 and has_derived(call('HGET', torrent, 'joiners')) and tid, dht, tid)
   end
   if call('PEXPIRE', P .. 'ptimeout:' .. tid .. ':' .. pidx, timeout) == 0 then return end
-  if account and not total_time then -- fails if the field is no whole number
+  if account and not total_time then -- fails if a field is no whole number
     total_time = call('HINCRBY', account, 'total_time', time)
+    seed_time = seeding and redis.pcall('HINCRBY', account, 'seed_time', time)
+    if seeding and type(seed_time) ~= 'number' then
+      call('HINCRBY', account, 'total_time', -time)
+      return
+    end
   end
   if changed or had_speed then
     write_traffic(key, stored, had_speed, had_speed, left, uploaded, downloaded, up, down, elapsed,
@@ -167,8 +167,6 @@ function update_regular(packed, ih, tid)
   if not user then return reply end
   if changed then
     save_changed(account, total_time, seed_time, torrent, down, user_downloaded)
-  elseif seed_time then
-    call('HSET', account, 'total_time', total_time, 'seed_time', seed_time)
   end
   if total_time >= settle_from or seed_time and seed_time ~= total_time and seed_time >= settle_from then
     settle_regular(uid, tid, total_time, seed_time, time)
