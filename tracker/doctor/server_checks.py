@@ -35,7 +35,9 @@ async def check_server(context: DoctorContext) -> AsyncIterator[Finding]:
 
 
 async def _check_node(connection: Connection, context: DoctorContext) -> AsyncIterator[Finding]:
-    info = await allowed_info(connection)
+    info: Mapping[str, Any] = {}
+    with suppress(ResponseError):  # INFO may be forbidden
+        info = await read_info(connection)
     for finding in check_info(info, context.settings):
         yield finding
     running = await _tracker_is_running(context)
@@ -272,14 +274,6 @@ async def check_nodes(context: DoctorContext) -> AsyncIterator[Finding]:
             yield Finding(each.level, each.subject, f"{address}: {each.text}", each.remedy)
     if not unavailable:
         yield Finding("ok", "shards", f"all {len(store.shards)} are served")
-
-
-async def allowed_info(connection: Connection) -> Mapping[str, Any]:
-    """The server's INFO; empty if that is forbidden."""
-    try:
-        return await read_info(connection)
-    except ResponseError:
-        return {}
 
 
 async def check_clock(connection: Connection, clock: Callable[[], float]) -> Finding:
