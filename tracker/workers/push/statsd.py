@@ -7,8 +7,7 @@ import asyncio
 import re
 import socket
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import ExitStack, asynccontextmanager
 
 from tracker.settings.background import StatsDSettings
 from tracker.workers.push.sender import ACCEPTED, Outcome, Result, Sample, Send, shorten
@@ -38,85 +37,56 @@ class StatsD:
         """The first batch resolves the name and chooses an address; all others go to the same one."""
         assert self._settings.endpoint is not None
         host, port = self._settings.endpoint
-        connected: _Socket | None = None
+        with ExitStack() as stack:
+            connected: socket.socket | None = None
 
-        async def send(samples: Sequence[Sample]) -> Result:
-            nonlocal connected
-            packets = list(to_packets(to_line(self._settings.prefix, sample) for sample in samples))
-            if connected is not None:
-                return await connected.send(packets)
-            result, connected = await _send_first(host, port, packets)
-            return result
+            async def send(samples: Sequence[Sample]) -> Result:
+                nonlocal connected
+                packets = list(to_packets(to_line(self._settings.prefix, sample) for sample in samples))
+                if connected is not None:
+                    return await _send(connected, packets)
+                result, connected = await _send_first(host, port, packets, stack)
+                return result
 
-        try:
             yield send
-        finally:
-            if connected is not None:
-                connected.close()
 
 
-class _Socket(asyncio.DatagramProtocol):
-    """A connected socket: only a connected one receives the errors of its packets."""
-
-    def __init__(self) -> None:
-        self._error = ""
-        self._failed = asyncio.Event()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport: Any = transport
-
-    def error_received(self, exc: Exception) -> None:
-        self._error = type(exc).__name__
-        self._failed.set()
-
-    async def send(self, packets: Iterable[bytes]) -> Result:
+async def _send(connected: socket.socket, packets: Iterable[bytes]) -> Result:
+    """A connected socket receives the errors of its packets."""
+    try:
         for packet in packets:
-            self._transport.sendto(packet)
-        try:  # the wait also keeps a large outbox from flooding the receiver's buffer
-            async with asyncio.timeout(_ERROR_SECONDS):
-                await self._failed.wait()
-        except TimeoutError:
-            return ACCEPTED
-        return Result(Outcome.UNAVAILABLE, f"port closed ({self._error})")
-
-    def close(self) -> None:
-        self._transport.close()
+            await asyncio.get_running_loop().sock_sendall(connected, packet)
+        await asyncio.sleep(_ERROR_SECONDS)  # this also keeps a large outbox from flooding the receiver's buffer
+        if number := connected.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            raise OSError(number, "")  # as send() raises it
+    except OSError as error:
+        return Result(Outcome.UNAVAILABLE, f"port closed ({type(error).__name__})")
+    return ACCEPTED
 
 
-async def _send_first(host: str, port: int, packets: Sequence[bytes]) -> tuple[Result, _Socket | None]:
-    """Sends to the host's addresses in turn until one accepts: the result, and the socket of that one."""
-    loop = asyncio.get_running_loop()
+async def _send_first(
+    host: str, port: int, packets: Sequence[bytes], stack: ExitStack
+) -> tuple[Result, socket.socket | None]:
+    """Sends to the host's addresses in turn until one accepts: the result, and the socket of that one, which ``stack``
+    closes."""
     try:
         async with asyncio.timeout(_RESOLVE_SECONDS):
-            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+            addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:  # TimeoutError is an OSError
         return _unusable(error), None
     result = _unusable(OSError())
     for family, kind, protocol, _, address in addresses:
         try:
-            connected = await _connect(socket.socket(family, kind, protocol), address)
+            connected = stack.enter_context(socket.socket(family, kind, protocol))
+            connected.setblocking(False)
+            connected.connect(address)
         except OSError as error:  # such as an IPv6 address on a host without IPv6
             result = _unusable(error)
             continue
-        try:
-            result = await connected.send(packets)
-        except BaseException:
-            connected.close()
-            raise
+        result = await _send(connected, packets)
         if result is ACCEPTED:
             return result, connected
-        connected.close()
     return result, None
-
-
-async def _connect(sock: socket.socket, address: Any) -> _Socket:
-    try:
-        sock.setblocking(False)
-        sock.connect(address)
-        return (await asyncio.get_running_loop().create_datagram_endpoint(_Socket, sock=sock))[1]
-    except BaseException:
-        sock.close()
-        raise
 
 
 def _unusable(error: Exception) -> Result:
