@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from math import inf
 
@@ -12,7 +12,7 @@ from tracker.settings.model import Settings
 from tracker.settings.reference import mask_url
 from tracker.settings.store import RedisSettings
 from tracker.settings.types import queue_numbers
-from tracker.store.client.cluster import Cluster, SlotMap, SlotRange, check_served, find_nodes
+from tracker.store.client.cluster import Cluster, SlotRange, check_served, find_nodes
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.server import OnRoundTrip
 from tracker.store.client.server_info import check_server
@@ -75,11 +75,15 @@ async def open_connection(
     used; of a cluster, if no shard is served and one ``must_serve``. With ``patience`` it waits for one that is not
     ready.
     """
+    opened = partial(open_unchecked, redis=redis, timeout=timeout, on_round_trip=on_round_trip)
+    prefixes = shard_prefixes(redis.prefix, redis.shards)
     async with AsyncExitStack() as stack:
         while True:
             try:
                 async with AsyncExitStack() as attempt:
-                    found = await _checked(attempt, url, redis, timeout, on_round_trip, patience, must_serve)
+                    found = await _checked(attempt, opened, url, prefixes, patience)
+                    if must_serve and found[0].topology.nodes:
+                        await check_served(found[0], prefixes)
                     stack.push_async_exit(attempt.pop_all())
                 break
             except StoreNotReady as error:
@@ -91,20 +95,21 @@ async def open_connection(
 
 async def _checked(
     stack: AsyncExitStack,
+    opened: Callable[..., AbstractAsyncContextManager[Connection]],
     url: str,
-    redis: RedisSettings,
-    timeout: float,
-    on_round_trip: OnRoundTrip | None,
+    prefixes: Sequence[str],
     patience: Patience | None,
-    must_serve: bool,
 ) -> tuple[Connection, str]:
     """A connection that ``stack`` closes, and the server's name and version."""
-    urls, prefixes = node_urls(url), shard_prefixes(redis.prefix, redis.shards)
+    urls = node_urls(url)
     for number, each in enumerate(urls, 1):
         async with AsyncExitStack() as of_one:
-            connection = await of_one.enter_async_context(open_unchecked(each, redis, timeout, on_round_trip))
+            connection = await of_one.enter_async_context(opened(each))
+            ranges, nodes = list[SlotRange](), list[Address]()
             try:
-                version, (ranges, nodes) = await _check(connection, prefixes[0], mask_url(each))
+                name, clustered = await check_server(connection.server, mask_url(each))
+                if clustered:
+                    ranges, nodes = await find_nodes(connection.server, prefixes[0], mask_url(each))
             except StartupError as error:
                 if number == len(urls):
                     raise
@@ -115,12 +120,9 @@ async def _checked(
                 raise StartupError(f"the store at {mask_url(each)} is no cluster: name one server")
             if not nodes:
                 stack.push_async_exit(of_one.pop_all())
-                return connection, version
+                return connection, name
         break
-    connection = await stack.enter_async_context(open_unchecked(url, redis, timeout, on_round_trip, nodes, ranges))
-    if must_serve:
-        await check_served(connection, prefixes)
-    return connection, version
+    return await stack.enter_async_context(opened(url, nodes=nodes, ranges=ranges)), name
 
 
 @asynccontextmanager
@@ -157,12 +159,6 @@ async def open_unchecked(
         yield connection
     finally:
         await connection.close()
-
-
-async def _check(connection: Connection, prefix: str, shown: str) -> tuple[str, SlotMap]:
-    """The server's name and version, and its cluster."""
-    name, clustered = await check_server(connection.server, shown)
-    return name, await find_nodes(connection.server, prefix, shown) if clustered else ([], [])
 
 
 @asynccontextmanager
