@@ -219,11 +219,11 @@ def test_wrong_mapping_files_say_what_is_wrong(tmp_path: Path) -> None:
     users = '[[table]]\nrows = "users"\nname = "y"\nkey = {id = "user_id"}'
     peers = '[[table]]\nrows = "peers"\nname = "y"\nkey = {u = "user_id", t = "torrent_id", p = "peer_id"}'
     for text, reason in {
-        "": "table is missing",
-        "[[table]]": "rows is missing",
-        "table = 7": "not iterable",
+        "": "table: Field required",
+        "[[table]]": "table.0.rows: Field required",
+        "table = 7": "table: Input should be",
         "x": "no valid TOML",
-        '[[table]]\nrows = "x"\nname = "y"\nkey = {}': "rows is one of users, torrents, history, peers",
+        '[[table]]\nrows = "x"\nname = "y"\nkey = {}': "table.0.rows: Input should be 'users', 'torrents', 'history'",
         '[[table]]\nrows = "users"\nname = "y"\nkey = {}': "a column for each of user_id",
         users: "no columns",
         f'{users}\nset = {{a = "b"}}': "unknown: b; known:",

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Integer, cast, select, tuple_
+from sqlalchemy import Integer, cast, select
 
 from tracker.store.sharding.shards import in_parts
 from tracker.workers.site.database import SiteDatabase
@@ -125,12 +125,8 @@ class Comparison:
             if self._database.is_postgresql
             else columns[writer.activity] != 0
         )
-        query = select(*named).where(is_active).order_by(*named).limit(_PAGE)
-        last: Key | None = None
-        while rows := await self._database.rows(query if last is None else query.where(tuple_(*named) > last)):
-            keys = [writer.key_of(row) for row in rows]
-            last = keys[-1]
-            yield [key for key in keys if key not in self._active[writer]]
+        async for rows in self._database.pages(select(*named).where(is_active).limit(_PAGE), named):
+            yield [key for row in rows if (key := writer.key_of(row)) not in self._active[writer]]
 
     async def _end(self, writer: TableWriter, keys: Sequence[Key]) -> int:
         """Some may have become active since the store was read: what it has of them now is written."""

@@ -2,13 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
 from functools import cached_property, partial
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import Column, MetaData, Select, String, Table, func, inspect, select, text
+from sqlalchemy import Column, ColumnElement, MetaData, Select, String, Table, func, inspect, select, text, tuple_
 from sqlalchemy.dialects.mysql import insert as mysql_insert
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.engine import make_url
@@ -90,10 +90,9 @@ class SiteDatabase:
         kept = {name: table.c[name] for name in key[:1]}
         return upsert.on_duplicate_key_update(_replacing(table, upsert.inserted, changed, lowered) or kept)
 
-    async def use_zone_of_site(self, connection: AsyncConnection, now: float, *, of_site: bool) -> None:
-        """Expressions of SQL read dates without a zone as the site wrote them, until this is called again."""
+    async def _use_zone(self, connection: AsyncConnection, now: float, zone: tzinfo) -> None:
         if not self.is_postgresql:
-            offset = datetime.fromtimestamp(now, self.zone if of_site else UTC).strftime("%z")
+            offset = datetime.fromtimestamp(now, zone).strftime("%z")
             await connection.execute(text(f"SET time_zone = '{offset[:3]}:{offset[3:]}'"))
 
     @property
@@ -148,11 +147,29 @@ class SiteDatabase:
 
         return await self.transaction(lambda connection: connection.run_sync(read))
 
-    async def rows(self, query: Select[Any]) -> Sequence[Mapping[str, Any]]:
-        async def read(connection: AsyncConnection) -> Sequence[Mapping[str, Any]]:
-            return [dict(row) for row in (await connection.execute(query)).mappings()]
+    async def rows(self, query: Select[Any], now: float | None = None) -> Sequence[dict[str, Any]]:
+        """With ``now`` (epoch s), expressions of SQL read dates without a zone as the site wrote them."""
+
+        async def read(connection: AsyncConnection) -> Sequence[dict[str, Any]]:
+            if now is not None:
+                await self._use_zone(connection, now, self.zone)
+            found = [dict(row) for row in (await connection.execute(query)).mappings()]
+            if now is not None:
+                await self._use_zone(connection, now, UTC)
+            return found
 
         return await self.transaction(read)
+
+    async def pages(
+        self, query: Select[Any], key: Sequence[ColumnElement[Any]], after: Iterable[Any] = (), now: float | None = None
+    ) -> AsyncIterator[Sequence[dict[str, Any]]]:
+        """The rows of a query with a limit, in the order of its columns ``key``, as many at a time as the limit says.
+        ``now`` as in rows()."""
+        query, last = query.order_by(*key), tuple(after)
+        # The first condition finds the place.
+        while rows := await self.rows(query.where(key[0] >= last[0], tuple_(*key) > last) if last else query, now):
+            last = tuple(rows[-1][each.name] for each in key)
+            yield rows
 
     async def missing_rights(self, wanted: Mapping[str, Sequence[str]]) -> list[str]:
         """Tries each right on no row of the tables that exist."""

@@ -10,8 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Table, func, select, text, tuple_
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import BigInteger, ColumnElement, Select, Table, func, literal_column, select, text
 
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError
@@ -109,43 +108,18 @@ class SiteImport:
         self, mapping: ImportMapping, position: str
     ) -> AsyncIterator[tuple[Sequence[dict[str, Any]], str]]:
         """The rows after a position, and the position after them."""
-        last = tuple(int(part) for part in position.split())
-        while True:
-            rows = await self._rows(mapping, last)
-            if not rows:
-                yield [], _END
-                return
-            last = tuple(int(rows[-1][f"key{n}"]) for n in range(len(mapping.key)))
-            yield rows, " ".join(map(str, last))
-
-    async def _rows(self, mapping: ImportMapping, last: tuple[int, ...]) -> Sequence[dict[str, Any]]:
-        keys = [self.database.quote(name) for name in mapping.key]
-        values = [f"{sql} AS {self.database.quote(name)}" for name, sql in mapping.values.items()]
-        wanted = [f"{key} AS key{n}" for n, key in enumerate(keys)]
-        conditions = [mapping.where] if mapping.where else []
-        if last:
-            conditions.append(_after(keys))
-        query = (
-            f"SELECT {', '.join([*wanted, *values])} FROM {mapping.source}"  # noqa: S608 - a mapping file of the operator
-            + (f" WHERE {' AND '.join(f'({each})' for each in conditions)}" if conditions else "")
-            + f" ORDER BY {', '.join(keys)} LIMIT {_PAGE}"
-        )
-        found = await self._all(query, {f"last{n}": value for n, value in enumerate(last)})
-        return [dict(row) for row in found]
+        key = [
+            literal_column(self.database.quote(name), BigInteger).label(f"key{n}") for n, name in enumerate(mapping.key)
+        ]
+        values: list[ColumnElement[Any]] = [literal_column(sql).label(name) for name, sql in mapping.values.items()]
+        query = _query(mapping, [*key, *values]).limit(_PAGE)
+        async for rows in self.database.pages(query, key, map(int, position.split()), self.now):
+            yield rows, " ".join(str(int(rows[-1][each.name])) for each in key)
+        yield [], _END
 
     async def _count(self, mapping: ImportMapping) -> int:
-        where = f" WHERE {mapping.where}" if mapping.where else ""
-        (row,) = await self._all(f"SELECT COUNT(*) AS number FROM {mapping.source}{where}", {})  # noqa: S608
+        (row,) = await self.database.rows(_query(mapping, [func.count().label("number")]), self.now)
         return int(row["number"])
-
-    async def _all(self, query: str, values: dict[str, int]) -> Sequence[Mapping[str, Any]]:
-        async def read(connection: AsyncConnection) -> Sequence[Mapping[str, Any]]:
-            await self.database.use_zone_of_site(connection, self.now, of_site=True)
-            found = [dict(row) for row in (await connection.execute(text(query), values)).mappings()]
-            await self.database.use_zone_of_site(connection, self.now, of_site=False)
-            return found
-
-        return await self.database.transaction(read)
 
     async def _take(self, mapping: ImportMapping, rows: Sequence[dict[str, Any]]) -> list[str]:
         """Imports rows; returns a line for each one that could not be."""
@@ -262,12 +236,12 @@ class PeerReader:
     async def pages(self, position: str) -> AsyncIterator[tuple[list[PeerThere], str]]:
         """The rows from a position on, in parts, each with the position after it: the first column of the key, so the
         last rows before an interruption come again; all, where that is no number. None if the table has no counters."""
-        whole = select(*self._columns.values()).order_by(*self._key).limit(_PEERS_PAGE)
-        query = whole.where(self._key[0] >= int(position)) if position else whole
-        while rows := await self._database.rows(query) if {"uploaded", "downloaded"} <= self._columns.keys() else ():
-            last = tuple(rows[-1][column.name] for column in self._key)
-            query = whole.where(self._key[0] >= last[0], tuple_(*self._key) > last)  # the first finds the place
-            yield [self._peer(row) for row in rows], str(last[0]) if isinstance(last[0], int) else ""
+        query = select(*self._columns.values()).limit(_PEERS_PAGE)
+        query = query.where(self._key[0] >= int(position)) if position else query
+        if {"uploaded", "downloaded"} <= self._columns.keys():
+            async for rows in self._database.pages(query, self._key):
+                first = rows[-1][self._key[0].name]
+                yield [self._peer(row) for row in rows], str(first) if isinstance(first, int) else ""
         yield [], _END
 
     def _peer(self, row: Mapping[str, Any]) -> PeerThere:
@@ -307,11 +281,9 @@ def _history(row: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _after(keys: Sequence[str]) -> str:
-    """The condition for rows after the last one."""
-    if len(keys) == 1:
-        return f"{keys[0]} > :last0"
-    return f"{keys[0]} >= :last0 AND ({keys[0]} > :last0 OR {keys[1]} > :last1)"
+def _query(mapping: ImportMapping, columns: Sequence[ColumnElement[Any]]) -> Select[Any]:
+    query = select(*columns).select_from(text(mapping.source))
+    return query.where(text(f"({mapping.where})")) if mapping.where else query
 
 
 def _texts(row: Mapping[str, Any]) -> dict[str, str]:

@@ -5,15 +5,17 @@ A file is TOML; ``presets/`` has those of known programs.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypeGuard, get_args
+from typing import Any, Literal, Self, TypeGuard, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
 from tracker.errors import StartupError
 
 Rows = Literal["users", "torrents", "history", "peers", "unregistered"]
-Constant = int | bool
+Constant = bool | int | float
 PRESETS = Path(__file__).parent / "presets"
 _TIMES = frozenset({"now", "last_seeded", "completed_at", "first_announce", "last_announce"})
 _ON_TORRENT = (
@@ -43,34 +45,65 @@ _ADDED = {"users": ("uploaded", "downloaded", "snatches"), "history": ("uncredit
 """Values that may be added: they only grow."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableMapping:
-    """One table. Each mapping has the columns with our values; ``metadata`` has the name that files use."""
+class _Part(BaseModel):
+    """An alias is the name that files use."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TableMapping(_Part):
+    """One table. Each mapping has the columns with our values."""
 
     rows: Rows
     name: str
     key: Mapping[str, str]
-    replaced: Mapping[str, str | Constant] = field(default_factory=dict, metadata={"name": "set"})
+    replaced: Mapping[str, str | Constant] = Field({}, alias="set")
     """Columns that are replaced, by values of ours or constants."""
-    added: Mapping[str, str] = field(default_factory=dict, metadata={"name": "add"})
+    added: Mapping[str, str] = Field({}, alias="add")
     """Columns to which what our value has grown is added. The site may change them itself."""
-    once: Mapping[str, str | Constant] = field(default_factory=dict)
+    once: Mapping[str, str | Constant] = {}
     """Columns that only new rows get, with a value of ours or a constant: a number, or a text after ``=``."""
     insert: bool = False
     """Whether missing rows are made; else the site makes them."""
     only: str = ""
     """A value of ours without which a row is left out."""
-    lowered: Mapping[str, str] = field(default_factory=dict, metadata={"name": "least"})
+    lowered: Mapping[str, str] = Field({}, alias="least")
     """Columns that keep their value where it is less than ours."""
     unique: bool = True
     """Whether the table has a unique key on ``key``. Without one, rows are looked up before they are written."""
     optional: bool = False
     """Whether a site may do without this table."""
-    balance: Mapping[str, str] = field(default_factory=dict)
+    balance: Mapping[str, str] = {}
     """``table``, ``key`` and ``column`` of the torrents to which is added what their users upload beyond what they
     download, by rows of history or of peers."""
-    gone: Mapping[str, str | Constant] = field(default_factory=dict)
+    gone: Mapping[str, str | Constant] = {}
     """The constants that columns of ``replaced`` hold in rows of peers that have left."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        known, added = VALUES[self.rows], _ADDED.get(self.rows, ())
+        unknown = ", ".join(sorted(self.values - set(known)))
+        may_balance = self.rows in ("history", "peers") and {*self.balance} == {"table", "key", "column"}
+        for is_wrong, text in (
+            (
+                sorted(self.key.values()) != sorted(_KEYS[self.rows]),
+                f"the key has a column for each of {', '.join(_KEYS[self.rows])}",
+            ),
+            (unknown, f"unknown: {unknown}; known: {', '.join(known)}"),
+            (len(set(self.columns)) < len(self.columns), "a column is given twice"),
+            (set(self.added.values()) - set(added), f"of {self.rows} can be added: {', '.join(added) or 'nothing'}"),
+            (self.lowered and not (self.insert and self.unique), "least needs insert = true, and a unique key"),
+            (self.balance and not may_balance, "balance is of history or peers, and has table, key and column"),
+            (
+                set(self.gone) - set(self.replaced if self.rows == "peers" else ()),
+                "gone is of peers, and of columns in set",
+            ),
+            (any(map(is_value, self.gone.values())), "gone has numbers, or texts after ="),
+            (not (self.replaced or self.added or (self.insert and self.once)), "no columns"),
+        ):
+            if is_wrong:
+                raise ValueError(f"table {self.name}: {text}")
+        return self
 
     @property
     def columns(self) -> list[str]:
@@ -91,26 +124,31 @@ ImportKind = Literal["groups", "users", "torrents", "history", "tokens", "denied
 """In the order of the import."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImportMapping:
+class ImportMapping(_Part):
     """What ``tracker sync import`` reads from a table. ``values``: ours, each an expression of SQL."""
 
     kind: ImportKind
-    source: str
+    source: str = Field(alias="from")
     """The table, or a join, after FROM."""
     key: tuple[str, ...]
     """Columns of whole numbers by which rows are read in order."""
     values: Mapping[str, str]
-    where: str
+    where: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SiteMapping:
-    name: str
-    tables: tuple[TableMapping, ...]
-    imports: tuple[ImportMapping, ...]
+class SiteMapping(_Part):
+    tables: tuple[TableMapping, ...] = Field(alias="table")
+    imports: tuple[ImportMapping, ...] = Field((), alias="import")
     slots: Literal["refusal", "warning"] = "refusal"
     """How the site's former tracker answers downloads beyond a user's slots; ``warning``: also without peers."""
+
+    @field_validator("imports", mode="before")
+    @classmethod
+    def _in_order(cls, found: dict[str, Any]) -> list[dict[str, Any]]:
+        kinds = get_args(ImportKind)
+        if unknown := found.keys() - set(kinds):
+            raise ValueError(f"import: unknown: {', '.join(sorted(unknown))}; known: {', '.join(kinds)}")
+        return [{**found[kind], "kind": kind} for kind in kinds if kind in found]
 
     @property
     def rights(self) -> dict[str, tuple[str, ...]]:
@@ -158,68 +196,15 @@ def load_mapping(name: str) -> SiteMapping:
 def read_mapping(name: str, text: str) -> SiteMapping:
     """Raises StartupError."""
     try:
-        found = tomllib.loads(text)
+        return SiteMapping.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise StartupError(f"the mapping {name} is no valid TOML: {error}") from error
-    try:
-        tables = found.pop("table")
-        imports, slots = found.pop("import", {}), found.pop("slots", "refusal")
-        if found or slots not in ("refusal", "warning"):
-            raise _Wrong(f"unknown: {', '.join(found) or slots}")
-        return SiteMapping(name, tuple(map(_table, tables)), _imports(imports), slots)
-    except (_Wrong, KeyError, TypeError, AttributeError) as error:
-        reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
-        raise StartupError(f"the mapping {name}: {reason}") from error
+    except ValidationError as error:
+        raise StartupError(f"the mapping {name}: {'; '.join(map(_text, error.errors()))}") from error
+    except (TypeError, AttributeError) as error:
+        raise StartupError(f"the mapping {name}: {error}") from error
 
 
-class _Wrong(Exception):
-    pass
-
-
-def _table(found: dict[str, Any]) -> TableMapping:
-    rows, name, key = found["rows"], found["name"], found["key"]
-    names = {each.metadata.get("name", each.name): each.name for each in fields(TableMapping)}
-    if unknown := found.keys() - names:
-        raise _Wrong(f"table {name}: unknown: {', '.join(sorted(unknown))}")
-    if rows not in get_args(Rows):
-        raise _Wrong(f"table {name}: rows is one of {', '.join(get_args(Rows))}")
-    if sorted(key.values()) != sorted(_KEYS[rows]):
-        raise _Wrong(f"table {name}: the key has a column for each of {', '.join(_KEYS[rows])}")
-    table = TableMapping(**{names[each]: value for each, value in found.items()})
-    _check_values(table)
-    return table
-
-
-def _imports(found: dict[str, dict[str, Any]]) -> tuple[ImportMapping, ...]:
-    kinds = get_args(ImportKind)
-    if unknown := found.keys() - set(kinds):
-        raise _Wrong(f"import: unknown: {', '.join(sorted(unknown))}; known: {', '.join(kinds)}")
-    imports: list[ImportMapping] = []
-    for kind in kinds:
-        if kind in found:
-            row = dict(found[kind])
-            source, key, values = row.pop("from"), tuple(row.pop("key")), row.pop("values")
-            imports.append(ImportMapping(kind, source, key, values, row.pop("where", "")))
-            if row:
-                raise _Wrong(f"import of {kind}: unknown: {', '.join(row)}")
-    return tuple(imports)
-
-
-def _check_values(table: TableMapping) -> None:
-    if unknown := table.values - set(VALUES[table.rows]):
-        known = ", ".join(VALUES[table.rows])
-        raise _Wrong(f"table {table.name}: unknown: {', '.join(sorted(unknown))}; known: {known}")
-    if len(set(table.columns)) < len(table.columns):
-        raise _Wrong(f"table {table.name}: a column is given twice")
-    if set(table.added.values()) - set(added := _ADDED.get(table.rows, ())):
-        raise _Wrong(f"table {table.name}: of {table.rows} can be added: {', '.join(added) or 'nothing'}")
-    if table.lowered and not (table.insert and table.unique):
-        raise _Wrong(f"table {table.name}: least needs insert = true, and a unique key")
-    if table.balance and (table.rows not in ("history", "peers") or {*table.balance} != {"table", "key", "column"}):
-        raise _Wrong(f"table {table.name}: balance is of history or peers, and has table, key and column")
-    if set(table.gone) - set(table.replaced if table.rows == "peers" else ()):
-        raise _Wrong(f"table {table.name}: gone is of peers, and of columns in set")
-    if any(map(is_value, table.gone.values())):
-        raise _Wrong(f"table {table.name}: gone has numbers, or texts after =")
-    if not (table.replaced or table.added or (table.insert and table.once)):
-        raise _Wrong(f"table {table.name}: no columns")
+def _text(error: ErrorDetails) -> str:
+    where = "" if error["type"] == "value_error" else f"{'.'.join(map(str, error['loc']))}: "
+    return where + error["msg"].removeprefix("Value error, ")

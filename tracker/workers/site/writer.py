@@ -38,8 +38,6 @@ _MAX_PROBLEMS = 20
 @dataclass(slots=True)
 class Written:
     rows: int = 0
-    added: int = 0
-    """Bytes and counts that were added."""
     problems: list[str] = field(default_factory=list)
     """Rows that could not be written, a line each; the first ones."""
     failed: int = 0
@@ -53,7 +51,6 @@ class Written:
 
     def __iadd__(self, other: "Written") -> "Written":
         self.rows += other.rows
-        self.added += other.added
         self.failed += other.failed
         self.missing += other.missing[: _MAX_PROBLEMS - len(self.missing)]
         self.problems += other.problems[: _MAX_PROBLEMS - len(self.problems)]
@@ -244,7 +241,6 @@ class TableWriter:
             if any(deltas):
                 grown.append(encoded | dict(zip(self.mapping.added, deltas, strict=True)))
                 positions[source] = " ".join(map(str, map(max, totals, recorded[source])))
-                done.added += sum(deltas)
         await self._update(connection, grown, list(self.mapping.added), adding=True)
         await self._database.write_positions(connection, positions)
 
