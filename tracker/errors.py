@@ -95,6 +95,10 @@ class TrackerReplyError(Exception):
     """Another tracker's reply is invalid: malformed, too large, of the wrong kind. The text is fixed."""
 
 
+class Unreachable(Exception):
+    """Another tracker cannot be reached, does not reply in time, or reports an error. The text is our own."""
+
+
 class TrackerRefusal(Exception):
     """Another tracker refused. ``text`` is its reason: limited in length, otherwise unchecked."""
 

@@ -13,12 +13,11 @@ from tests.waiting import eventually, within
 from tests.workers.upstreams.harness import HASH, OTHER, Respond, answering, http_reply, http_server, scrape_body
 from tracker import __version__
 from tracker.bittorrent import Announce, Digits, Event, InfoHash, PeerId, ScrapeFile
-from tracker.errors import TrackerRefusal, TrackerReplyError
+from tracker.errors import TrackerRefusal, TrackerReplyError, Unreachable
 from tracker.system.http_client import open_session
 from tracker.wire.http_reply import MAX_BYTES
 from tracker.wire.tracker_url import parse_tracker_url
 from tracker.workers.upstreams.http import HttpTracker, _redirected
-from tracker.workers.upstreams.upstream import Unreachable
 
 COUNTS = scrape_body({HASH: (3, 9, 2)})
 OBSERVER = Announce(

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiohttp import ClientTimeout
 
-from tracker.bittorrent import Address, Announce, Digits, Event, InfoHash, PeerId
+from tracker.bittorrent import Announce, Digits, Event, InfoHash, PeerId
 from tracker.settings.background import ScoringSettings
 from tracker.system.http_client import open_session
 from tracker.system.logger import Logger
@@ -21,7 +21,7 @@ from tracker.token_bucket import TokenBucket
 from tracker.wire.tracker_url import parse_tracker_url
 from tracker.workers.upstreams.http import HttpTracker
 from tracker.workers.upstreams.udp import UdpTracker
-from tracker.workers.upstreams.upstream import Observer, OtherTracker, Upstream, request_budget
+from tracker.workers.upstreams.upstream import OnPeer, Upstream, request_budget
 
 MAX_PEERS_WANTED = 200
 TIMEOUT_SECONDS = 10.0
@@ -29,8 +29,6 @@ TIMEOUT_SECONDS = 10.0
 WITHIN_SECONDS = 75.0
 """Longer than any single request: a tracker that has not replied by then has failed."""
 _CONNECTIONS_PER_HOST = 4
-
-OnPeer = Callable[[InfoHash, Address], None]
 
 log = Logger("tracker.upstreams")
 
@@ -47,7 +45,7 @@ async def open_upstreams(
     ``on_peer`` is called with each routable address of a peer that a tracker returns, at most ``upstream_max_peers``
     per torrent, tracker and family. Without the setting ``upstream_peers`` no announce is sent.
     """
-    observer = _observer(settings, on_peer) if settings.upstream_peers else None
+    announce_for = _observer(settings) if settings.upstream_peers else None
     budgets: dict[str, TokenBucket] = {}
     found: list[Upstream] = []
     timeout = ClientTimeout(total=None)  # each request has one
@@ -55,14 +53,14 @@ async def open_upstreams(
         for url in dict.fromkeys(secret.get_secret_value() for secret in settings.upstreams):
             parsed = parse_tracker_url(url)
             budget = budgets.setdefault(parsed.host, request_budget(settings.upstream_per_minute, monotonic()))
-            tracker: OtherTracker = HttpTracker(parsed, session, timeout_seconds)
+            tracker: HttpTracker | UdpTracker = HttpTracker(parsed, session, timeout_seconds)
             if parsed.scheme == "udp":
                 tracker = UdpTracker(parsed, timeout_seconds, monotonic)
                 stack.callback(tracker.close)
-            if not tracker.scrapes and observer is None:
+            if not tracker.scrapes and announce_for is None:
                 text = "upstream tracker unused: its URL has no scrape, and upstream_peers is off"
                 log.warning(text, tracker=parsed.masked)
-            found.append(Upstream(parsed, tracker, budget, monotonic, observer))
+            found.append(Upstream(parsed, tracker, budget, monotonic, announce_for, on_peer))
         yield found
 
 
@@ -87,7 +85,7 @@ async def ask_many(
     return {each: [found[each] for found in received if each in found] for each in requested}
 
 
-def _observer(settings: ScoringSettings, on_peer: OnPeer | None) -> Observer:
+def _observer(settings: ScoringSettings) -> Callable[[InfoHash], Announce]:
     """A new peer id at each start. It is one byte short of complete, because trackers list seeders to leechers only."""
     peer_id = PeerId(b"-SK0001-" + secrets.token_hex(6).encode())
     key = secrets.token_bytes(4)
@@ -98,4 +96,4 @@ def _observer(settings: ScoringSettings, on_peer: OnPeer | None) -> Observer:
             info_hash, peer_id, port=0, bytes_left=Digits(b"1"), event=Event.STOPPED, peers_wanted=wanted, key=key
         )
 
-    return Observer(announce, on_peer or (lambda _info_hash, _address: None))
+    return announce

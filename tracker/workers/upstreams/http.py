@@ -7,12 +7,11 @@ from aiohttp import ClientError, ClientResponse, ClientSession
 from yarl import URL
 
 from tracker.bittorrent import Announce, AnnounceReply, InfoHash, ScrapeFile
-from tracker.errors import TrackerRefusal, TrackerReplyError
+from tracker.errors import TrackerRefusal, TrackerReplyError, Unreachable
 from tracker.system.http_client import read_body
 from tracker.wire.http_reply import MAX_BYTES, parse_announce, parse_scrape
 from tracker.wire.http_request import encode_announce, encode_scrape
 from tracker.wire.tracker_url import TrackerUrl
-from tracker.workers.upstreams.upstream import Unreachable
 
 MAX_SCRAPE = 50
 """Torrents in one scrape: a request line of 3,600 bytes, which every server accepts."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from tracker.bittorrent import Announce, AnnounceReply, InfoHash, ScrapeFile
+from tracker.errors import Unreachable
 from tracker.wire import udp
 from tracker.wire.tracker_url import TrackerUrl
-from tracker.workers.upstreams.upstream import Unreachable
 
 CONNECTION_SECONDS = 60.0
 """How long a client may use a connection id (BEP 15)."""

@@ -1,20 +1,22 @@
 """One other tracker: sends requests within its budget and collects numbers of peers; pauses after failures.
 
-Its client, over HTTP or UDP, is an OtherTracker. The budget is one of a host and minute.
+The budget is one of a host and minute.
 """
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, ScrapeFile, is_routable, unmap
-from tracker.errors import TrackerRefusal, TrackerReplyError
+from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, is_routable, unmap
+from tracker.errors import TrackerRefusal, TrackerReplyError, Unreachable
 from tracker.system.logger import Logger
 from tracker.token_bucket import TokenBucket
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, split_endpoints
 from tracker.wire.tracker_url import TrackerUrl
+from tracker.workers.upstreams.http import HttpTracker
+from tracker.workers.upstreams.udp import UdpTracker
 
 MAX_IN_FLIGHT = 4
 """Concurrent requests to one tracker."""
@@ -30,23 +32,9 @@ _MAX_TEXT_LENGTH = 120
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
+OnPeer = Callable[[InfoHash, Address], None]
 
 log = Logger("tracker.upstreams")
-
-
-class Unreachable(Exception):
-    """A tracker cannot be reached, does not reply in time, or reports an error. The text is our own."""
-
-
-class OtherTracker(Protocol):
-    """A client for one tracker over some protocol. Raises TrackerRefusal, TrackerReplyError and Unreachable."""
-
-    max_scrape: int
-
-    @property
-    def scrapes(self) -> bool: ...
-    async def scrape(self, info_hashes: Sequence[InfoHash]) -> dict[InfoHash, ScrapeFile]: ...
-    async def announce(self, announce: Announce) -> AnnounceReply: ...
 
 
 def request_budget(per_minute: float, now: float) -> TokenBucket:
@@ -100,23 +88,17 @@ class Backoff:
         return seconds if began else None
 
 
-@dataclass(frozen=True, slots=True)
-class Observer:
-    """``announce`` makes the announce of a torrent; ``on_peer`` is called with each address in its reply."""
-
-    announce: Callable[[InfoHash], Announce]
-    on_peer: Callable[[InfoHash, Address], None]
-
-
 @dataclass(eq=False, repr=False)
 class Upstream:
-    """``budget`` is shared by trackers on the same host. Without ``observer`` the tracker is only scraped."""
+    """``budget`` is shared by trackers on the same host. ``announce_for`` makes the announce of an observer for a
+    torrent; without it the tracker is only scraped. ``on_peer`` is called with each address in a reply to it."""
 
     url: TrackerUrl
-    tracker: OtherTracker
+    tracker: HttpTracker | UdpTracker
     budget: TokenBucket
     monotonic: Callable[[], float]
-    observer: Observer | None
+    announce_for: Callable[[InfoHash], Announce] | None
+    on_peer: OnPeer | None
 
     def __post_init__(self) -> None:
         self._scrapes = Backoff()
@@ -129,10 +111,10 @@ class Upstream:
         The counts of an announce are used where a scrape gave none.
         """
         observable = await self._scrape(info_hashes, found) if self.tracker.scrapes else info_hashes
-        if self.observer is not None:
+        if self.announce_for is not None:
             async with asyncio.TaskGroup() as tasks:
                 for info_hash in observable:
-                    tasks.create_task(self._observe(self.observer, info_hash, found))
+                    tasks.create_task(self._observe(self.announce_for(info_hash), found))
 
     async def _scrape(self, info_hashes: Sequence[InfoHash], found: dict[InfoHash, int]) -> list[InfoHash]:
         """Returns the torrents of which the tracker may have peers."""
@@ -150,8 +132,8 @@ class Upstream:
             at += len(batch if files is None else files)
         return observable
 
-    async def _observe(self, observer: Observer, info_hash: InfoHash, found: dict[InfoHash, int]) -> None:
-        announce = observer.announce(info_hash)
+    async def _observe(self, announce: Announce, found: dict[InfoHash, int]) -> None:
+        info_hash = announce.info_hash
         request = self._ask_for_peers if info_hash in found else self.tracker.announce
         try:
             reply = await self._attempt(self._announces, MAX_REFUSED_ANNOUNCES, request, announce)
@@ -163,8 +145,8 @@ class Upstream:
         # Counts are optional in an announce reply. Without them, the listed peers are a lower bound.
         found.setdefault(info_hash, max(reply.seeders + reply.leechers, len(addresses)))
         for address in addresses:
-            if is_routable(address):
-                observer.on_peer(info_hash, address)
+            if self.on_peer is not None and is_routable(address):
+                self.on_peer(info_hash, address)
 
     async def _ask_for_peers(self, announce: Announce) -> AnnounceReply:
         """Raises TrackerRefusal for a reply without peers: many trackers return none to a stopped peer."""
