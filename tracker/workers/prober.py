@@ -212,7 +212,8 @@ class Examination:
         while True:
             for message in await peer.messages():
                 shown.add(message)
-                if _disproves(shown, message):
+                # A super-seeder shows none at first, and single ones later (BEP 16), with no bitfield or an empty one.
+                if message.kind is Kind.BITFIELD and 0 < shown.number < shown.count - MAX_HIDDEN_PIECES:
                     return Status.LIED
                 if download is not None:
                     download.receive(message)
@@ -224,14 +225,6 @@ class Examination:
                 requests = download.requests()
                 peer.allow(sum(each.length + _BLOCK_OVERHEAD for each in requests))
                 await peer.send(b"".join(map(encode_message, requests)))
-
-
-def _disproves(shown: ShownPieces, message: Message) -> bool:
-    """Whether a bitfield shows that the peer does not have all pieces.
-
-    A super-seeder shows none at first, and single ones later (BEP 16). It sends no bitfield, or an empty one.
-    """
-    return message.kind is Kind.BITFIELD and 0 < shown.number < shown.count - MAX_HIDDEN_PIECES
 
 
 MIN_PORT = 1024

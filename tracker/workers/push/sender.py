@@ -160,7 +160,8 @@ class Sender:
     async def _send_batches(self, send: Send, until: float) -> Result:
         """Sends request after request. Halves a rejected one until the sample at fault is alone."""
         for _ in range(_MAX_REQUESTS):
-            batches = await self._take(until)
+            now, lease_seconds = self.clock(), self.receiver.timeout_seconds + LEASE_MARGIN_SECONDS
+            batches = await self.outbox.take(now, self._max_samples, lease_seconds) if now < until else []
             if not batches:
                 break
             size = sum(len(batch.counts) for batch in batches)
@@ -182,13 +183,6 @@ class Sender:
             if outcome in (Outcome.UNAVAILABLE, Outcome.SERVER_ERROR):
                 return result
         return ACCEPTED
-
-    async def _take(self, until: float) -> list[OutboxBatch]:
-        now = self.clock()
-        if now >= until:
-            return []
-        lease_seconds = self.receiver.timeout_seconds + LEASE_MARGIN_SECONDS
-        return await self.outbox.take(now, self._max_samples, lease_seconds)
 
     async def _send_or_release(self, send: Send, batches: list[OutboxBatch]) -> Result:
         try:
