@@ -33,7 +33,8 @@ async def following(url: str, prefix: str) -> AsyncIterator[tuple[Store, AllowLi
     """A process that follows changes. Its clock stands still, so no cached entry expires."""
     async with running(Store(url, Keys(prefix), SwarmRules())) as store:
         allow_list = CountingCache(store.allow_list, lambda: 0.0)
-        follows = clear_on_change(store.connection, store.keys, allow_list, store.deny_list_cache)
+        store.allow_list_cache = allow_list
+        follows = clear_on_change(store)
         async with in_background(follows, store.connection.watch()):
             await eventually(lambda: bool(allow_list.clears))  # its subscription is confirmed
             yield store, allow_list

@@ -95,13 +95,7 @@ async def test_33_days_of_counting_agree_with_the_model(valkey: Server, prefix: 
         for torrent in (1, 2, 3, 4):
             await store.torrents.add(info_hash(torrent))
         counter = UniqueUserCounter(
-            store.unique_users,
-            store.connection,
-            UniqueSettings(),
-            lookup=place_of,
-            refresh=lambda: None,
-            count=store.counters.count,
-            clock=store.clock,
+            store, UniqueSettings(), lookup=place_of, refresh=lambda: None, count=store.counters.count
         )
         store.counters.count("once")
         fullest: Counter[int] = Counter()

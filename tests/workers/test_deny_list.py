@@ -20,8 +20,8 @@ NEVER = 1e6
 @asynccontextmanager
 async def reading(url: str, prefix: str, seconds: float, *, enabled: bool = True) -> AsyncIterator[Store]:
     async with running(Store(url, Keys(prefix), SwarmRules())) as store:
-        follows = clear_on_change(store.connection, store.keys, store.allow_list_cache, store.deny_list_cache)
-        reads = keep_reading(store.connection, store.deny_list_cache, lambda: enabled, seconds)
+        follows = clear_on_change(store)
+        reads = keep_reading(store, lambda: enabled, seconds)
         async with in_background(follows, reads, store.connection.watch()):
             channel = store.keys.channel("whitelist")
 

@@ -9,7 +9,6 @@ from loadtest.servers import Server
 from tests.store.harness import START, Store, info_hash, running
 from tests.store.jobs.harness import Metrics
 from tracker.store.schema.keys import Keys
-from tracker.store.stats.markers import Markers
 from tracker.store.stats.memory_usage import read_usage
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.unique_users import UniqueUserEvent
@@ -42,8 +41,7 @@ async def refuse(store: Store, joins: int) -> None:
 async def test_markers_are_deleted_when_joins_were_refused_since_the_last_check(full: Store) -> None:
     metrics = Metrics()
     await refuse(full, 2)
-    markers = Markers(full.shards, full.clock)
-    worker = MarkerCleaner(markers, full.connection, metrics.count)
+    worker = MarkerCleaner(full, metrics.count)
     with capture_logs() as lines:
         assert await worker.check() == 0  # refusals before this tracker started
         assert await worker.check() == 0

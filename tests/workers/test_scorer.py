@@ -56,12 +56,10 @@ class Bench:
         self.time = FakeTime()
         self.counted: Counter[str] = Counter()
         self.scorer = Scorer(
-            store.scores,
-            store.connection,
+            store,
             ScoringSettings.model_validate(settings),
             lambda: PEERS_DEFAULT,
             Metrics(self.counted).count,
-            store.clock,
             ask,
             ask_seconds,
             self.time.timer,
@@ -430,8 +428,8 @@ import asyncio, sys, time
 from tracker.settings.background import ScoringSettings
 from tracker.store.client.connection import Connection, connect
 from tracker.store.jobs.records import PROCESS_TORRENT
-from tracker.store.sharding.shards import Shards
-from tracker.store.torrents.scores import Scores
+from tracker.store.store import Store, StoreOptions
+from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.scorer import Scorer
 
 async def ask(info_hashes):
@@ -440,9 +438,9 @@ async def ask(info_hashes):
 
 async def main(url, prefix, now):
     connection = Connection(connect(url, connect_timeout=5, timeout=5))
-    clock = lambda: float(now)
-    scores = Scores(Shards.under(connection, prefix, 1), clock, interval_seconds=3600)
-    await Scorer(scores, connection, ScoringSettings(), lambda: 50, lambda *names, by=1: None, clock, ask).run()
+    options = StoreOptions(rules=SwarmRules(), scoring_interval_seconds=3600)
+    store = Store(connection, prefix, options, clock=lambda: float(now))
+    await Scorer(store, ScoringSettings(), lambda: 50, lambda *names, by=1: None, ask).run()
 
 asyncio.run(main(*sys.argv[1:]))
 """

@@ -36,9 +36,7 @@ class Tracker:
             Reaper(store.reapings[shard], shard.connection, shard.keys, store.counters, lambda: 300.0, time.timer)
             for shard in store.shards
         ]
-        self._users = UserSumsWorker(
-            store.shards, store.user_copies, store.user_sums, store.multipliers, lambda: self.leases.held, time
-        )
+        self._users = UserSumsWorker(store, lambda: self.leases.held, time)
 
     async def work(self) -> None:
         """A round of all: for the shards that are its own."""

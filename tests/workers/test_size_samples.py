@@ -76,8 +76,8 @@ async def test_one_of_two_trackers_samples_and_the_other_takes_over(store: Store
     async def sampled_again(before: int) -> bool:
         return await samples() > before
 
-    async with in_background(sample_sizes(store, store.clock, no_pause)):
-        async with in_background(sample_sizes(store, store.clock, no_pause)):
+    async with in_background(sample_sizes(store, no_pause)):
+        async with in_background(sample_sizes(store, no_pause)):
             await eventually(partial(sampled_again, 0))
             lease = Lease(store.scripts, "samples", "sizes", 15, store.clock)
             assert not await lease.hold()
@@ -97,7 +97,7 @@ async def test_a_tracker_that_ends_releases_the_lease(store: Store) -> None:
             done.set()
             await asyncio.Event().wait()
 
-    async with in_background(sample_sizes(store, store.clock, sleep)):
+    async with in_background(sample_sizes(store, sleep)):
         await done.wait()
     assert (await sampled(store))["torrents"] == (3, 0)
     assert await Lease(store.scripts, "samples", "sizes", 1, store.clock).hold()
@@ -115,6 +115,6 @@ async def test_errors_of_the_store_do_not_end_it(store: Store) -> None:
             done.set()
             await asyncio.Event().wait()
 
-    async with in_background(sample_sizes(store, store.clock, sleep)):
+    async with in_background(sample_sizes(store, sleep)):
         await done.wait()
     assert (await sampled(store))["users"] == (1, 0)

@@ -23,8 +23,7 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 
 
 def worker(store: Store, time: FakeTime, held: list[int]) -> UserSumsWorker:
-    multipliers = store.multipliers
-    return UserSumsWorker(store.shards, store.user_copies, store.user_sums, multipliers, lambda: held, time)
+    return UserSumsWorker(store, lambda: held, time)
 
 
 async def test_rows_multipliers_and_sums_are_kept_alike(store: Store) -> None:

@@ -88,13 +88,7 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 
 def worker_of(store: Store, *receivers: Receiver, metrics: Metrics | None = None) -> WebhookWorker:
     return WebhookWorker(
-        store.webhooks,
-        store.changes,
-        store.connection,
-        {receiver.url: SECRET for receiver in receivers},
-        count=(metrics or Metrics()).count,
-        clock=store.clock,
-        chance=lambda: 1.0,
+        store, {receiver.url: SECRET for receiver in receivers}, count=(metrics or Metrics()).count, chance=lambda: 1.0
     )
 
 

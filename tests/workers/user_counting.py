@@ -47,14 +47,14 @@ class UserCounting:
     max_waiting: int = MAX_WAITING
 
     def __post_init__(self) -> None:
+        self.store.unique_users = self.unique_users or self.store.unique_users
+        self.store.clock = self.clock
         self.counter = UniqueUserCounter(
-            self.unique_users or self.store.unique_users,
-            self.store.connection,
+            self.store,
             self.settings,
             lookup=self.lookup,
             refresh=self.refresh,
             count=Metrics(self.counts).count,
-            clock=self.clock,
             sleep=self.time,
             flush_seconds=self.flush_seconds,
             max_waiting=self.max_waiting,

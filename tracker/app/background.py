@@ -75,12 +75,10 @@ async def open_background(
     on_upstream_peer = on_peer if settings.uniques.enabled else None
     async with open_upstreams(settings.scoring, on_peer=on_upstream_peer) as upstreams, _site(context) as site:
         scorer = Scorer(
-            store.scores,
-            store.connection,
+            store,
             settings.scoring,
             lambda: context.live.current.announce.peers_default,
             store.counters.count,
-            time.time,
             _other_sources(context, upstreams),
         )
         live, count = context.live, store.counters.count
@@ -99,10 +97,10 @@ async def open_background(
         async with running(
             jobs.run,
             adoption.run,
-            MarkerCleaner(store.markers, store.connection, count).run,
-            LeaseWorker(store.work, store.connection, time.time).run,
+            MarkerCleaner(store, count).run,
+            LeaseWorker(store).run,
             _webhooks(context).run,
-            partial(sample_sizes, store, time.time),
+            partial(sample_sizes, store),
             FeedUpdates(store.changes, lambda: live.current.changes.updates_seconds, lease).run,
             GeoIPUpdater(lambda: (live.current.geoip, live.current.geoip_file), count, time.time).run,
             partial(forever, remove, REMOVE_SECONDS, "peers are not removed", sleep=until_next),
@@ -149,9 +147,8 @@ def _of_shards(context: RuntimeContext, reaper: AnyReaper) -> list[Callable[[], 
     copying = partial(forever, copy, COPY_SECONDS)
     if context.live.current.users.private == "off":
         return [copying]
-    worker = UserSumsWorker(store.shards, store.user_copies, store.user_sums, store.multipliers, lambda: reaper.held)
-    site = SiteUsers(store.connection, store.keys, store.shards, store.user_copies, lambda: reaper.held)
-    return [copying, worker.run, site.run]
+    held = lambda: reaper.held  # noqa: E731
+    return [copying, UserSumsWorker(store, held).run, SiteUsers(store, held).run]
 
 
 @asynccontextmanager
@@ -171,10 +168,7 @@ async def _site(context: RuntimeContext) -> AsyncIterator[list[Callable[[], Coro
 
 
 def _webhooks(context: RuntimeContext) -> WebhookWorker:
-    store, settings = context.store, context.live.current.changes
-    worker = WebhookWorker(
-        store.webhooks, store.changes, store.connection, settings.receivers, count=store.counters.count, clock=time.time
-    )
+    worker = WebhookWorker(context.store, context.live.current.changes.receivers, context.store.counters.count)
     context.telemetry.gauge("webhook_lag_seconds", lambda: worker.lag_seconds)
     return worker
 
@@ -249,10 +243,8 @@ def build_prober(context: RuntimeContext) -> Prober:
 
 
 def _verification(context: RuntimeContext, prober: Prober) -> WorkVerification:
-    store, live = context.store, context.live
-
     def read(info_hash: InfoHash) -> Pieces | None:
-        settings = live.current
+        settings = context.live.current
         files = TorrentFiles(settings.data.directory, enabled=settings.torrents.keep_files)
         try:
             data = files.read(info_hash)
@@ -263,4 +255,4 @@ def _verification(context: RuntimeContext, prober: Prober) -> WorkVerification:
     def pieces(info_hash: InfoHash) -> Awaitable[Pieces | None]:
         return asyncio.to_thread(read, info_hash)
 
-    return WorkVerification(store.work.projects, store.work.verification, time.time, prober, pieces)
+    return WorkVerification(context.store, prober, pieces)

@@ -174,24 +174,27 @@ async def _run(
 def _workers(
     context: RuntimeContext, prober: Prober, nodes: dict[int, DhtNode], lease: NameLease, timer: Callable[[], float]
 ) -> tuple[StatusWorker, LookupWorker]:
-    store, live, name = context.store.dht_nodes, context.live, context.live.current.dht.node_name
-    torrents, all_torrents = context.store.dht_torrents, live.current.dht.torrents == "all"
-
-    def may_save() -> bool:
-        return lease.held
+    torrents, live, settings = context.store.dht_torrents, context.live, context.live.current.dht
 
     def count(outcome: str) -> None:
         context.telemetry.count(f"dht.lookups.{outcome}")
         status.lookups[outcome] += 1
 
     status = StatusWorker(
-        name, nodes, store, torrents, mode=live.current.dht.torrents, clock=time.time, timer=timer, may_save=may_save
+        settings.node_name,
+        nodes,
+        context.store.dht_nodes,
+        torrents,
+        mode=settings.torrents,
+        clock=time.time,
+        timer=timer,
+        may_save=lambda: lease.held,
     )
     lookups = LookupWorker(
         torrents,
         nodes,
-        per_minute=max(live.current.dht.lookups_per_minute, 1),
-        all_torrents=all_torrents,
+        per_minute=max(settings.lookups_per_minute, 1),
+        all_torrents=settings.torrents == "all",
         count=count,
         clock=time.time,
         timer=timer,

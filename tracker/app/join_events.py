@@ -57,13 +57,7 @@ async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
     store, count = context.store, context.store.counters.count
     joins = JoinEvents(
         unique_users=UniqueUserCounter(
-            store.unique_users,
-            store.connection,
-            settings.uniques,
-            lookup=places.place_to_count,
-            refresh=places.refresh,
-            count=count,
-            clock=time.time,
+            store, settings.uniques, lookup=places.place_to_count, refresh=places.refresh, count=count
         ),
         places=places,
         counts_users=settings.uniques.enabled,

@@ -46,6 +46,7 @@ from tracker.system.listeners import open_listeners
 from tracker.system.logger import Logger
 from tracker.valkey.opening import StoreServer
 from tracker.workers.admission import denied_prefixes, share_limits
+from tracker.workers.geoip_update import update_now
 from tracker.workers.reaper import Pauses, Reaper
 from tracker.workers.shard_reapers import AnyReaper, LeaseKeeper, ShardReapers
 
@@ -116,11 +117,9 @@ async def serve(
                     open_dht(context, prober, dht),
                     running(partial(reload.run, settings, apply)),
                 ):
-                    link = (
-                        await retry_while_unavailable(partial(_link, context.store.tokens), patience)
-                        if admin and server.private
-                        else ""
-                    )
+                    link = ""
+                    if admin and server.private:
+                        link = await retry_while_unavailable(partial(_link, context.store.tokens), patience)
                     at = f"{version} at {'a private socket' if server.private else mask_url(server.url)}"
                     where = (web.addresses, web.udp, at, server.data, admin, link, settings.admin.url or "", work, site)
                     freeze_gc()
@@ -270,14 +269,8 @@ def _admin_context(context: RuntimeContext, joins: JoinEvents, web: _Web, versio
         web.addresses,
         web.udp,
         lambda: reload.last,
-        update_places=partial(_update_places, context),
+        update_places=lambda: update_now(context.live.current.geoip, context.live.current.geoip_file, time.time()),
     )
-
-
-async def _update_places(context: RuntimeContext) -> bool:
-    from tracker.workers.geoip_update import update_now  # noqa: PLC0415  # rarely needed
-
-    return await update_now(context.live.current.geoip, context.live.current.geoip_file, time.time())
 
 
 @asynccontextmanager
@@ -301,10 +294,7 @@ async def open_work(context: RuntimeContext, listening: Sequence[str]) -> AsyncI
         yield ()
         return
     limits = WorkLimits(context.live)
-
-    async def update_limits() -> None:
-        await share_limits(limits, context.store.rate_limits, time.time)
-
+    update_limits = partial(share_limits, limits, context.store.rate_limits, time.time)
     work, figures = WorkRequests(context.store, time.time), WorkFigures(context.store, time.time)
     served = serve_work(work, figures, settings, limits, Failures(context.store.counters), listening=listening)
     async with running(update_limits), served as addresses:

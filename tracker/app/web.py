@@ -70,11 +70,8 @@ async def open_web(
         on_refused=joins.on_refused,
     )
 
-    caches = (store.allow_list_cache, store.deny_list_cache)
-    clear_lists = partial(admission.clear_on_change, store.connection, store.keys, *caches)
-    read_deny_list = partial(
-        admission.keep_reading, store.connection, store.deny_list_cache, lambda: context.live.current.clients.deny_list
-    )
+    clear_lists = partial(admission.clear_on_change, store)
+    read_deny_list = partial(admission.keep_reading, store, lambda: context.live.current.clients.deny_list)
     update_limits = partial(share_limits, limits, store.rate_limits, time.time)
     copy_users_on_reconnect(store)
     if settings.clients.deny_list:  # before the first announce
@@ -133,28 +130,15 @@ async def open_udp_sockets(settings: Settings, tcp: Sequence[str], processes: in
 
     With ``auto`` an address that is not available is skipped with a warning; a named one raises StartupError.
     """
-    addresses, buffer = settings.udp_addresses(tcp), settings.udp.receive_buffer_bytes
-    if settings.udp.listen == (AUTO,):
-        sockets = await _open_available(addresses, buffer, processes)
-    else:
-        sockets = await open_datagram_sockets(addresses, buffer, processes)
-    if why := settings.why_no_udp(tcp):
-        log.info("UDP is off; to serve it, name addresses in TRACKER_UDP__LISTEN", why=why)
-    granted = min((each.receive_buffer for each in sockets[0]), default=buffer)
-    if granted < buffer:
-        remedy = f"sysctl -w net.core.rmem_max={buffer}"
-        log.info("the system limits the receive buffer of UDP", bytes=granted, for_many_peers=remedy)
-    return sockets
-
-
-async def _open_available(addresses: Sequence[str], buffer: int, processes: int) -> list[list[DatagramSocket]]:
-    """Skips addresses that cannot be opened, with a warning."""
+    buffer = settings.udp.receive_buffer_bytes
     sockets: list[list[DatagramSocket]] = [[] for _ in range(processes)]
     try:
-        for address in addresses:
+        for address in settings.udp_addresses(tcp):
             try:
                 opened = await open_datagram_sockets([address], buffer, processes)
             except StartupError as error:
+                if settings.udp.listen != (AUTO,):
+                    raise
                 log.warning("an address is not served over UDP", why=str(error))
                 continue
             for mine, more in zip(sockets, opened, strict=True):
@@ -162,6 +146,12 @@ async def _open_available(addresses: Sequence[str], buffer: int, processes: int)
     except BaseException:
         close_all(sockets)
         raise
+    if why := settings.why_no_udp(tcp):
+        log.info("UDP is off; to serve it, name addresses in TRACKER_UDP__LISTEN", why=why)
+    granted = min((each.receive_buffer for each in sockets[0]), default=buffer)
+    if granted < buffer:
+        remedy = f"sysctl -w net.core.rmem_max={buffer}"
+        log.info("the system limits the receive buffer of UDP", bytes=granted, for_many_peers=remedy)
     return sockets
 
 

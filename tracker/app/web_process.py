@@ -6,19 +6,19 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from tracker.app.join_events import open_joins
 from tracker.app.web import Readiness, open_web
 from tracker.app.web_processes import STATUS_SECONDS, WorkerConfig, encode_snapshot, receive_config
 from tracker.errors import StartupError
-from tracker.runtime.context import RuntimeContext, open_context
+from tracker.runtime.context import open_context
 from tracker.runtime.store import open_unchecked
 from tracker.runtime.telemetry import Snapshot, Telemetry
 from tracker.settings.reload import with_values
-from tracker.store.client.connection import Connection
 from tracker.system import logs
 from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import freeze_gc, new_event_loop, running
@@ -84,17 +84,18 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
 
     async with (
         open_unchecked(config.url, redis, redis.timeout_seconds, telemetry.round_trip, config.nodes) as connection,
-        _context(config, connection, telemetry) as context,
-        open_joins(context) as joins,
-        open_web(context, joins, listeners, problems, datagrams),
-        running(
-            send_snapshots,
-            lambda: parent.listen(reader),
-            lambda: send_heartbeats(list(context.store.reapings.values())),
-        ),
+        open_context(config.settings, connection, telemetry) as context,
     ):
-        freeze_gc()
-        await stop.wait()
+        context.store.use_secret(config.secret)
+        context.store.keep_checking_layout()
+        heartbeats = partial(send_heartbeats, list(context.store.reapings.values()))
+        async with (
+            open_joins(context) as joins,
+            open_web(context, joins, listeners, problems, datagrams),
+            running(send_snapshots, partial(parent.listen, reader), heartbeats),
+        ):
+            freeze_gc()
+            await stop.wait()
     await send(writer, telemetry.snapshot())
     writer.close()
 
@@ -105,14 +106,6 @@ async def send(writer: asyncio.StreamWriter, snapshot: Snapshot) -> None:
         if not writer.is_closing():  # uvloop would raise RuntimeError
             writer.write(encode_snapshot(snapshot))
             await writer.drain()
-
-
-@asynccontextmanager
-async def _context(config: WorkerConfig, connection: Connection, telemetry: Telemetry) -> AsyncIterator[RuntimeContext]:
-    async with open_context(config.settings, connection, telemetry) as context:
-        context.store.use_secret(config.secret)
-        context.store.keep_checking_layout()
-        yield context
 
 
 def main() -> None:

@@ -8,17 +8,14 @@ from redis.exceptions import RedisError
 
 from tracker.core.rate_limits import Limits
 from tracker.errors import StoreUnavailable
-from tracker.store.access.client_lists import STALE_SECONDS, AllowListCache, DenyList, DenyListCache
+from tracker.store.access.client_lists import STALE_SECONDS, DenyList
 from tracker.store.access.rate_limits import WINDOW_SECONDS, RateLimitState, RateLimitStore
-from tracker.store.client.connection import Connection
-from tracker.store.schema.keys import Keys
+from tracker.store.store import Store
 from tracker.system.logger import Logger
 from tracker.workers.loop import follow, forever, survive, wait_for
 
 
-async def clear_on_change(
-    connection: Connection, keys: Keys, allow_list: AllowListCache, deny_list: DenyListCache
-) -> None:
+async def clear_on_change(store: Store) -> None:
     """Runs until cancelled. A message on ``t:whitelist`` clears the allow-list's cache, and has the deny list read.
 
     Users and torrents are not cached: the announce script reads them. A lost message delays a change by at most
@@ -26,10 +23,10 @@ async def clear_on_change(
     """
 
     async def clear(_: bytes | None) -> None:
-        allow_list.clear()
-        deny_list.changed.set()
+        store.allow_list_cache.clear()
+        store.deny_list_cache.changed.set()
 
-    await follow(connection, keys.channel("whitelist"), clear)
+    await follow(store.connection, store.keys.channel("whitelist"), clear)
 
 
 async def denied_prefixes(deny_list: DenyList, is_enabled: Callable[[], bool]) -> Sequence[bytes]:
@@ -37,13 +34,13 @@ async def denied_prefixes(deny_list: DenyList, is_enabled: Callable[[], bool]) -
     return list(await survive(deny_list.all()) or ()) if is_enabled() else ()
 
 
-async def keep_reading(
-    connection: Connection, deny_list: DenyListCache, is_enabled: Callable[[], bool], seconds: float = STALE_SECONDS
-) -> None:
-    """Runs until cancelled. Reads the list when it has changed, and every ``seconds``, while it is enabled."""
+async def keep_reading(store: Store, is_enabled: Callable[[], bool], seconds: float = STALE_SECONDS) -> None:
+    """Runs until cancelled. Reads the deny list when it has changed, and every ``seconds``, while it is enabled."""
+
+    deny_list = store.deny_list_cache
 
     async def read_once() -> None:
-        await connection.until_available()
+        await store.connection.until_available()
         deny_list.changed.clear()
         if is_enabled():
             await survive(deny_list.read())  # if that fails, the list read last applies

@@ -29,9 +29,8 @@ from tracker.workers.loop import Sleep, forever
 LEASE_SECONDS = 15
 
 
-async def sample_sizes(store: Store, clock: Callable[[], float], sleep: Sleep = asyncio.sleep) -> None:
-    """Runs until cancelled. ``clock`` returns epoch seconds."""
-    lease = Lease(store.scripts, "samples", "sizes", LEASE_SECONDS, clock)
+async def sample_sizes(store: Store, sleep: Sleep = asyncio.sleep) -> None:
+    lease = Lease(store.scripts, "samples", "sizes", LEASE_SECONDS, store.clock)
     step, failure = partial(sample_once, store), "cannot sample the numbers of peers and torrents"
     await forever(step, SAMPLE_SECONDS, failure, connection=store.connection, lease=lease, sleep=sleep)
 

@@ -29,6 +29,7 @@ from tracker.store.client.server_info import read_info
 from tracker.store.jobs.jobs import Jobs, QueueFull
 from tracker.store.jobs.records import MAX_PRIORITY, PROCESS_TORRENT, Claimed
 from tracker.store.stats.counters import Count
+from tracker.store.store import Store
 from tracker.store.torrents.scores import Leased, Scored, Scores, Taken
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever, survive
@@ -58,17 +59,15 @@ log = Logger("tracker.scorer")
 
 @dataclass(eq=False)
 class Scorer:
-    """``peers_default`` returns how many peers an announce gets by default. ``clock`` gives epoch seconds.
+    """``peers_default`` returns how many peers an announce gets by default.
 
     ``timer`` is a monotonic clock in seconds, on which ``sleep`` waits. ``ask_seconds`` is the time limit of ``ask``.
     """
 
-    scores: Scores
-    connection: Connection
+    store: Store
     settings: ScoringSettings
     peers_default: Callable[[], int]
     count: Count
-    clock: Callable[[], float]
     ask: Ask | None = None
     ask_seconds: float = ASK_SECONDS
     timer: Callable[[], float] = time.monotonic
@@ -91,7 +90,7 @@ class Scorer:
 
     async def run(self) -> None:
         """Runs until cancelled. Returns unfinished batches to the store then."""
-        process = partial(forever, error_seconds=_PAUSE_SECONDS, connection=self.connection, sleep=self.sleep)
+        process = partial(forever, error_seconds=_PAUSE_SECONDS, connection=self.store.connection, sleep=self.sleep)
         async with asyncio.TaskGroup() as group:
             group.create_task(
                 forever(self._adapt_later, 0.0, "scoring failed", error_seconds=ADAPT_SECONDS, sleep=self.sleep)
@@ -110,7 +109,7 @@ class Scorer:
         if not (text.isascii() and text.isdigit() and len(text) <= 15):
             raise ClientError("a job of process_torrent needs a torrent_id")
         try:
-            taken = await self.scores.take_one(text)
+            taken = await self.store.scores.take_one(text)
         except Leased as leased:
             raise Postponed(min(leased.seconds, _LEASED_SECONDS)) from leased
         if taken is not None:
@@ -141,12 +140,12 @@ class Scorer:
 
     async def _take(self) -> list[Taken]:
         """Takes a batch. When cancelled during the call, waits for its reply and returns the batch to the store."""
-        taking = asyncio.gather(self.scores.take(self._batch))
+        taking = asyncio.gather(self.store.scores.take(self._batch))
         try:
             (batch,) = await asyncio.shield(taking)
         except asyncio.CancelledError:
             with suppress(StoreUnavailable, RedisError):
-                await self.scores.give_back((await taking)[0])
+                await self.store.scores.give_back((await taking)[0])
             raise
         return batch
 
@@ -156,11 +155,11 @@ class Scorer:
         finished = False
         try:
             others = await self._ask_others(batch)
-            results = await self.scores.finish([self._result(taken, others) for taken in batch])
+            results = await self.store.scores.finish([self._result(taken, others) for taken in batch])
             finished = True
         finally:
             if not finished:
-                await survive(self.scores.give_back(batch))
+                await survive(self.store.scores.give_back(batch))
         if results.counted:
             self.count("torrents.processed", by=results.counted)
         if results.void:
@@ -198,7 +197,7 @@ class Scorer:
 
     async def adapt(self) -> None:
         """Adds a processor while torrents are more than an interval late; removes one when none waits."""
-        lag = await self.scores.lag()
+        lag = await self.store.scores.lag()
         if not lag.late:
             if not lag.waiting and self.processors > 1:
                 self.processors -= 1
@@ -206,8 +205,8 @@ class Scorer:
             self.processors += 1
             self._more.set()
             log.info("scoring is late; added a processor", processors=self.processors, late=lag.late)
-        elif self.clock() >= self._warn_at:
-            self._warn_at = self.clock() + WARN_AGAIN_SECONDS
+        elif self.store.clock() >= self._warn_at:
+            self._warn_at = self.store.clock() + WARN_AGAIN_SECONDS
             log.warning(
                 "scoring is behind; raise TRACKER_SCORING__PER_SECOND or TRACKER_SCORING__INTERVAL_SECONDS",
                 late=lag.late,

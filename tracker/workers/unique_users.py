@@ -17,11 +17,10 @@ from tracker.bittorrent import Address, InfoHash
 from tracker.errors import StoreUnavailable
 from tracker.geoip import Place
 from tracker.settings.background import UniqueSettings
-from tracker.store.client.connection import Connection
 from tracker.store.stats.counters import Count
-from tracker.store.stats.markers import Markers
 from tracker.store.stats.metric_names import NOWHERE, place_names, user_name
-from tracker.store.stats.unique_users import MAX_BATCH, UniqueUserEvent, UniqueUsers
+from tracker.store.stats.unique_users import MAX_BATCH, UniqueUserEvent
+from tracker.store.store import Store
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever
 
@@ -44,17 +43,15 @@ log = Logger("tracker.unique_users")
 class UniqueUserCounter:
     """``lookup`` returns the place of an address; ``refresh`` (GeoIP) is called every 10 s.
 
-    ``clock`` gives epoch seconds. ``count`` increments counters by name. ``flush`` takes at most ``flush_seconds``.
+    ``count`` increments counters by name. ``flush`` takes at most ``flush_seconds``.
     """
 
-    unique_users: UniqueUsers
-    connection: Connection
+    store: Store
     settings: UniqueSettings
     _: KW_ONLY
     lookup: Callable[[Address], Place | None]
     refresh: Callable[[], None]
     count: Count
-    clock: Callable[[], float]
     sleep: Sleep = asyncio.sleep
     flush_seconds: float = FLUSH_SECONDS
     max_waiting: int = MAX_WAITING
@@ -87,10 +84,10 @@ class UniqueUserCounter:
 
     async def run(self) -> None:
         """Runs until cancelled. Call ``flush`` afterwards."""
-        failure, sleep = "cannot count unique users", self.sleep
-        sending = partial(forever, error_seconds=_PAUSE_SECONDS, connection=self.connection, sleep=sleep)
+        sleep = self.sleep
+        sending = partial(forever, error_seconds=_PAUSE_SECONDS, connection=self.store.connection, sleep=sleep)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(sending(self._send_next, 0.0, failure))
+            tasks.create_task(sending(self._send_next, 0.0, "cannot count unique users"))
             tasks.create_task(forever(self._refresh_places, REFRESH_SECONDS, sleep=sleep))
             tasks.create_task(forever(self._log_drops, LOG_SECONDS, sleep=sleep))
 
@@ -116,11 +113,12 @@ class UniqueUserCounter:
         async with self._sending:
             if not self._batch:
                 await self._fill()
-            skipped, dropped = self.unique_users.skipped, self.unique_users.dropped
-            new = await self.unique_users.count(self._batch, self._batch_time)
-            if skipped := self.unique_users.skipped - skipped:
+            users = self.store.unique_users
+            skipped, dropped = users.skipped, users.dropped
+            new = await users.count(self._batch, self._batch_time)
+            if skipped := users.skipped - skipped:
                 self.count("unique_skipped", by=skipped)
-            if dropped := self.unique_users.dropped - dropped:
+            if dropped := users.dropped - dropped:
                 self._drop(dropped)
             self._batch, self._attempts = [], 0
             if new:
@@ -128,7 +126,7 @@ class UniqueUserCounter:
 
     async def _fill(self) -> None:
         """Moves waiting joins into the batch. Yields to announces after every 16 lookups."""
-        self._batch_time = self.clock()
+        self._batch_time = self.store.clock()
         while self._waiting and len(self._batch) < MAX_BATCH:
             info_hash, address = self._waiting.popleft()
             user, place = user_name(address, self.settings.ipv6_prefix), self.lookup(address)
@@ -165,23 +163,22 @@ _PAGE_PAUSE_SECONDS = 0.001
 
 @dataclass(eq=False)
 class MarkerCleaner:
-    markers: Markers
-    connection: Connection
+    store: Store
     count: Count
     _refused: int | None = None
 
     async def run(self) -> None:
         failure = "cannot delete markers of unique users"
-        await forever(self.check, CLEAN_SECONDS, failure, connection=self.connection)
+        await forever(self.check, CLEAN_SECONDS, failure, connection=self.store.connection)
 
     async def check(self) -> int:
         """Deletes markers if joins were refused since the last check; returns their number."""
-        refused = await self.markers.refused_joins()
+        refused = await self.store.markers.refused_joins()
         before, self._refused = self._refused, refused
         if before is None or refused <= before:
             return 0
         deleted = 0
-        async for total in self.markers.make_room():
+        async for total in self.store.markers.make_room():
             self.count("unique_forgotten", by=total - deleted)
             deleted = total
             await asyncio.sleep(_PAGE_PAUSE_SECONDS)

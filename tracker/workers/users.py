@@ -10,13 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from tracker.store.client.connection import Connection
-from tracker.store.schema.keys import Keys
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shard
+from tracker.store.store import Store
 from tracker.store.users.adoption import KEYS_A_STEP, START, adopt_some
-from tracker.store.users.copies import UserCopies
-from tracker.store.users.rules import Multipliers
-from tracker.store.users.sums import UserSums
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, follow, forever, survive
 
@@ -86,18 +82,14 @@ log = Logger("tracker.users")
 
 @dataclass(eq=False)
 class SiteUsers:
-    """``connection`` and ``keys`` are those of the main prefix. ``held`` returns the numbers of the shards that are
-    this tracker's: the tracker that has shard 0 does this work, or while that is unavailable, the first one that is
-    not.
+    """``held`` returns the numbers of the shards that are this tracker's: the tracker that has shard 0 does this work,
+    or while that is unavailable, the first one that is not.
 
     Rows are compared with digests of those that were compared last. The shards where a user has been get what differs;
     an unavailable one gets it when it is back. For a moment, two trackers may do this work, which copies nothing
     twice."""
 
-    connection: Connection
-    keys: Keys
-    shards: Shards
-    copies: UserCopies
+    store: Store
     held: Callable[[], list[int]]
     sleep: Sleep = asyncio.sleep
 
@@ -107,22 +99,24 @@ class SiteUsers:
     async def run(self) -> None:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(follow(self.connection, self.keys.channel("users"), self._compare, self.sleep))
+            channel = self.store.keys.channel("users")
+            tasks.create_task(follow(self.store.connection, channel, self._compare, self.sleep))
             tasks.create_task(forever(self._walk, PAUSE_SECONDS, sleep=self.sleep))
 
     async def _compare(self, payload: bytes | None) -> None:
         """A message on ``t:{main}:users`` names a user by passkey or id. The walk makes up for a lost one."""
         if payload is not None and self._is_mine:
-            await survive(self.copies.compare_one(payload), _NOT_COPIED)
+            await survive(self.store.user_copies.compare_one(payload), _NOT_COPIED)
 
     async def _walk(self) -> None:
         if self._is_mine:
-            self._cursor = await survive(self.copies.compare_page(self._cursor), _NOT_COPIED) or self._cursor
+            after = await survive(self.store.user_copies.compare_page(self._cursor), _NOT_COPIED)
+            self._cursor = after or self._cursor
 
     @property
     def _is_mine(self) -> bool:
         held = self.held()
-        here = next((shard for shard in self.shards if not shard.connection.unavailable), None)
+        here = next((shard for shard in self.store.shards if not shard.connection.unavailable), None)
         return here is not None and (here.number in held or 0 in held)
 
 
@@ -134,18 +128,15 @@ WALK_PARTS = 400
 class UserSumsWorker:
     """``held`` returns the numbers of the shards that are this tracker's."""
 
-    shards: Shards
-    copies: UserCopies
-    sums: UserSums
-    multipliers: Multipliers
+    store: Store
     held: Callable[[], list[int]]
     sleep: Sleep = asyncio.sleep
 
     def __post_init__(self) -> None:
         self._parts = (
-            (self.copies.missing, self.copies.copy_to),
-            (self.multipliers.outdated, self.multipliers.copy_to),
-            (self.sums.changed, self._save_changed),
+            (self.store.user_copies.missing, self.store.user_copies.copy_to),
+            (self.store.multipliers.outdated, self.store.multipliers.copy_to),
+            (self.store.user_sums.changed, self._save_changed),
         )
         self._cursor = b"0"
 
@@ -154,11 +145,11 @@ class UserSumsWorker:
 
     async def round(self) -> None:
         """Does what there is to do now."""
-        held = [self.shards[number] for number in self.held()]
+        held = [self.store.shards[number] for number in self.held()]
         for find, update in self._parts:
             for shard in await self._found(find, held):
                 await survive(update(shard), _NOT_UPDATED)
-        if self.shards[0] in held:  # one tracker walks through all users
+        if self.store.shards[0] in held:  # one tracker walks through all users
             await survive(self._walk(), _NOT_UPDATED)
 
     @staticmethod
@@ -171,11 +162,11 @@ class UserSumsWorker:
         return there if found is None else found
 
     async def _save_changed(self, shard: Shard) -> None:
-        if not self.shards.unavailable:  # a sum needs all of them
-            await self.sums.save_changed(shard)
+        if not self.store.shards.unavailable:  # a sum needs all of them
+            await self.store.user_sums.save_changed(shard)
 
     async def _walk(self) -> None:
-        if self.shards.unavailable:
+        if self.store.shards.unavailable:
             return
-        users = max(1, WALK_PARTS // len(self.shards))
-        self._cursor = await self.sums.save_page(self._cursor, users)
+        users = max(1, WALK_PARTS // len(self.store.shards))
+        self._cursor = await self.store.user_sums.save_page(self._cursor, users)

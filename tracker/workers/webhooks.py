@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,10 +25,10 @@ from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.changes.changes import ChangePage, Changes
-from tracker.store.changes.webhooks import LEASE_SECONDS, Webhooks, WebhookState, receiver_of, webhook_id
-from tracker.store.client.connection import Connection
+from tracker.store.changes.webhooks import LEASE_SECONDS, WebhookState, receiver_of, webhook_id
 from tracker.store.jobs.lease import Lease
 from tracker.store.stats.counters import Count
+from tracker.store.store import Store
 from tracker.system.http_client import open_session
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever
@@ -64,16 +64,12 @@ def encode_batch(page: ChangePage, *, gap: bool) -> bytes:
 
 @dataclass(eq=False, repr=False)
 class WebhookWorker:
-    """Delivers the feed to all URLs. ``receivers``: the secret of each URL. ``clock`` gives epoch seconds, ``chance`` a
-    random number in [0, 1)."""
+    """Delivers the feed to all URLs. ``receivers``: the secret of each URL. ``chance`` gives a random number in
+    [0, 1)."""
 
-    webhooks: Webhooks
-    changes: Changes
-    connection: Connection
+    store: Store
     receivers: Mapping[str, str]
-    _: KW_ONLY
     count: Count
-    clock: Callable[[], float]
     chance: Callable[[], float] = random.random
 
     def __post_init__(self) -> None:
@@ -83,7 +79,7 @@ class WebhookWorker:
     @property
     def lag_seconds(self) -> float:
         """The age of the oldest change that this tracker still has to deliver; 0: none."""
-        return max([0.0, *(self.clock() - at for at in self._waiting_since.values())])
+        return max([0.0, *(self.store.clock() - at for at in self._waiting_since.values())])
 
     async def run(self) -> None:
         """Runs until cancelled. Ends at once without URLs."""
@@ -99,26 +95,26 @@ class WebhookWorker:
         deliver = partial(self.deliver_once, session, url)
         failure, pause = "cannot read the change feed", OTHER_HOLDER_SECONDS
         try:
-            await forever(deliver, None, failure, error_seconds=pause, connection=self.connection)
+            await forever(deliver, None, failure, error_seconds=pause, connection=self.store.connection)
         finally:
             with suppress(StoreUnavailable, RedisError, asyncio.CancelledError):
-                await self.webhooks.release(webhook_id(url), self._token)
+                await self.store.webhooks.release(webhook_id(url), self._token)
 
     async def deliver_once(self, session: aiohttp.ClientSession, url: str) -> float:
         """Delivers at most one batch to ``url``. Returns the seconds until the next call. Raises StoreUnavailable
         and redis.exceptions.RedisError."""
-        state = await self.webhooks.hold(webhook_id(url), self._token)
+        state = await self.store.webhooks.hold(webhook_id(url), self._token)
         if state is None:
             self._waiting_since.pop(webhook_id(url), None)
             return OTHER_HOLDER_SECONDS
-        wait = state.retry_at - self.clock()
+        wait = state.retry_at - self.store.clock()
         if 0 < wait <= MAX_PAUSE_SECONDS + 1:  # not after the clock was set back
             return min(wait, POLL_SECONDS)
-        page = await self.changes.after(state.position, MAX_CHANGES)
+        page = await self.store.changes.after(state.position, MAX_CHANGES)
         if not page.changes:
             self._waiting_since.pop(webhook_id(url), None)
             if page.gap:
-                await self.webhooks.hold(webhook_id(url), self._token, {"position": page.next, "gap": 1})
+                await self.store.webhooks.hold(webhook_id(url), self._token, {"position": page.next, "gap": 1})
             return POLL_SECONDS
         self._waiting_since[webhook_id(url)] = page.changes[0].at
         return await self._deliver(session, url, state, page)
@@ -131,14 +127,14 @@ class WebhookWorker:
         self.count("webhooks.delivered")
         self.count("webhooks.changes", by=len(page.changes))
         self._waiting_since.pop(webhook_id(url), None)
-        await self.webhooks.hold(
+        await self.store.webhooks.hold(
             webhook_id(url),
             self._token,
             {
                 "position": page.next,
                 "gap": 0,
                 "delivered": state.delivered + len(page.changes),
-                "delivered_at": int(self.clock()),
+                "delivered_at": int(self.store.clock()),
                 "gaps": state.gaps + gap,
                 "failures": 0,
                 "error": "",
@@ -156,14 +152,14 @@ class WebhookWorker:
         if error != state.error:
             log.warning("webhook delivery failed, retrying", receiver=receiver_of(url), reason=error)
         longest = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(state.failures, 16))
-        retry_at = int(self.clock() + longest * (1 + self.chance()) / 2) + 1
+        retry_at = int(self.store.clock() + longest * (1 + self.chance()) / 2) + 1
         failed: dict[str, Any] = {"failures": state.failures + 1, "error": error, "retry_at": retry_at}
-        await self.webhooks.hold(webhook_id(url), self._token, failed)
+        await self.store.webhooks.hold(webhook_id(url), self._token, failed)
         return POLL_SECONDS
 
     async def _post(self, session: aiohttp.ClientSession, url: str, body: bytes) -> str:
         """Empty when the receiver took the batch, else why not: a fixed text, as the reply may contain anything."""
-        timestamp = int(self.clock())
+        timestamp = int(self.store.clock())
         headers = {TIMESTAMP: str(timestamp), SIGNATURE: sign(self.receivers[url], timestamp, url, body)}
         try:
             async with session.post(url, data=body, headers=headers, allow_redirects=False) as response:

@@ -38,7 +38,7 @@ async def seeding(store: Store, *hashes: InfoHash, **fields: Any) -> None:
 
 
 async def check_claims(store: Store) -> None:
-    await WorkVerification(store.work.projects, store.work.verification, store.clock).handle()
+    await WorkVerification(store).handle()
 
 
 async def verify(store: Store, seconds: int) -> None:

@@ -32,7 +32,7 @@ async def test_the_others_of_a_batch_lapse_too(store: Store, record: str) -> Non
     await three_claims(store)
     await overwrite(store, "b", "alice", record)
     await store.pass_time(100)
-    worker = LeaseWorker(store.work, store.connection, store.clock)
+    worker = LeaseWorker(store)
     with capture_logs() as logs:
         assert [await worker.run_once() for _ in range(2)] == [3, 0]
     assert [(entry["project"], entry["claims"]) for entry in logs] == [("proj", 1)]

@@ -33,7 +33,7 @@ async def announce(store: Store, user: str = "7", peer: int = 1, event: str = "u
 
 async def verify(store: Store) -> None:
     """The job runs once, and so does the one that ends leases."""
-    await WorkVerification(store.work.projects, store.work.verification, store.clock).handle()
+    await WorkVerification(store).handle()
     await store.work.claims.lapse("proj")
 
 

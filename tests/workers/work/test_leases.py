@@ -22,7 +22,7 @@ async def test_a_lapsed_claim_is_back_after_a_kill_and_a_restart(server: Server)
     clock = Clock()
     for round_number in range(2):
         async with running(Store(server.url, Keys("x:"), SwarmRules(), clock)) as store:
-            worker = LeaseWorker(store.work, store.connection, clock)
+            worker = LeaseWorker(store)
             await store.reaping.heartbeat()
             if round_number == 0:
                 await project(store, lease_seconds=100)
@@ -42,7 +42,7 @@ async def test_a_lapsed_claim_is_back_after_a_kill_and_a_restart(server: Server)
 async def test_an_outage_extends_all_leases_once(server: Server) -> None:
     """A lease that ended during the outage, and one that would end soon after it."""
     async with running(Store(server.url, Keys("x:"), SwarmRules())) as store:
-        worker = LeaseWorker(store.work, store.connection, store.clock)
+        worker = LeaseWorker(store)
         await project(store, lease_seconds=1000)
         await add(store, "a", "b")
         await store.reaping.heartbeat()
@@ -63,7 +63,7 @@ async def test_an_outage_extends_all_leases_once(server: Server) -> None:
 
 async def test_a_project_that_fails_does_not_hold_up_others(store: Store) -> None:
     """A site has written a key of a wrong type."""
-    worker = LeaseWorker(store.work, store.connection, store.clock)
+    worker = LeaseWorker(store)
     await store.pass_time(0)
     for name in ("a", "b", "c"):
         await project(store, name, lease_seconds=60)
@@ -77,7 +77,7 @@ async def test_a_project_that_fails_does_not_hold_up_others(store: Store) -> Non
 
 
 async def test_leaderboards_are_updated_by_each_run(store: Store) -> None:
-    worker = LeaseWorker(store.work, store.connection, store.clock)
+    worker = LeaseWorker(store)
     await project(store, start_budget=200, budget=200)
     await add(store, *(f"item {number}" for number in range(120)))
     for _ in range(120):
@@ -89,7 +89,7 @@ async def test_leaderboards_are_updated_by_each_run(store: Store) -> None:
 
 async def test_many_claims_that_end_together_are_ended_in_one_run(server: Server) -> None:
     async with running(Store(server.url, Keys("x:"), SwarmRules())) as store:
-        worker = LeaseWorker(store.work, store.connection, store.clock)
+        worker = LeaseWorker(store)
         await project(store, lease_seconds=10, start_budget=500, budget=500)
         await add(store, *(f"item {number}" for number in range(450)))
         await store.reaping.heartbeat()

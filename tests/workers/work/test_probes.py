@@ -60,9 +60,7 @@ class Volunteer:
             randbelow=lambda _: 3,
             is_target=is_here,
         )
-        self.job = WorkVerification(
-            store.work.projects, store.work.verification, store.clock, self.prober, kept if piece else not_kept
-        )
+        self.job = WorkVerification(store, self.prober, kept if piece else not_kept)
 
     async def _sleep(self, seconds: float) -> None:
         await asyncio.sleep(0)

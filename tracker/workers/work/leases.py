@@ -10,11 +10,10 @@ from functools import partial
 
 from redis.exceptions import ResponseError
 
-from tracker.store.client.connection import Connection
+from tracker.store.store import Store
 from tracker.store.work.projects import MAX_TRIMMED
 from tracker.store.work.records import UnknownProject
 from tracker.store.work.statistics import MAX_ADDED
-from tracker.store.work.work import Work
 from tracker.system.logger import Logger
 from tracker.workers.loop import forever
 
@@ -31,23 +30,19 @@ log = Logger("tracker.work")
 
 @dataclass(eq=False)
 class LeaseWorker:
-    """``clock`` gives epoch seconds."""
-
-    work: Work
-    connection: Connection
-    clock: Callable[[], float]
+    store: Store
 
     def __post_init__(self) -> None:
         self._trimmed_at = 0.0
 
     async def run(self) -> None:
         failure = "cannot end claims of work distribution"
-        await forever(self.run_once, EVERY_SECONDS, failure, connection=self.connection)
+        await forever(self.run_once, EVERY_SECONDS, failure, connection=self.store.connection)
 
     async def run_once(self) -> int:
         """Ends what has ended in all projects, and updates their leaderboards; from time to time, also deletes what is
         no longer kept. Returns how many claims ended."""
-        work, now = self.work, self.clock()
+        work, now = self.store.work, self.store.clock()
         trims = not 0 <= now - self._trimmed_at < TRIM_EVERY_SECONDS
         ended = 0
         for project in await work.projects.all():

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from redis.exceptions import ResponseError
 
 from tracker.bittorrent import InfoHash
-from tracker.store.work.projects import Projects
+from tracker.store.store import Store
 from tracker.store.work.records import Project, UnknownProject
-from tracker.store.work.verification import MAX_BATCH, Checked, ProbeResult, Verification, asks_for_probes
+from tracker.store.work.verification import MAX_BATCH, Checked, ProbeResult, asks_for_probes
 from tracker.system.logger import Logger
 from tracker.wire.torrent_file import Pieces
 from tracker.workers.prober import Level, Prober, Status
@@ -43,22 +43,21 @@ log = Logger("tracker.work")
 
 @dataclass(eq=False)
 class WorkVerification:
-    """``clock`` returns epoch seconds. Without a ``prober`` that is enabled, claims are verified by
-    announces alone. ``pieces`` returns those of a torrent, if its file is kept."""
+    """Without a ``prober`` that is enabled, claims are verified by announces alone. ``pieces`` returns those of a
+    torrent, if its file is kept."""
 
-    projects: Projects
-    verification: Verification
-    clock: Callable[[], float]
+    store: Store
     prober: Prober | None = None
     pieces: Callable[[InfoHash], Awaitable[Pieces | None]] | None = None
 
     def __post_init__(self) -> None:
         self._unprobed: list[str] = []
+        self._verification = self.store.work.verification
 
     async def handle(self, _: object = None) -> None:
         """Handles jobs of the queue ``work_verify``. May be cancelled between claims, and run in several trackers at
         once. Raises StoreUnavailable."""
-        projects = await self.projects.all()
+        projects = await self.store.work.projects.all()
         self._warn_of_unprobed(projects)
         for project in projects:
             if project.verify != "none":
@@ -82,16 +81,16 @@ class WorkVerification:
 
     async def _verify(self, project: Project) -> None:
         """Looks at a batch of claims, or at more where there are many."""
-        before = self.clock() - EVERY_SECONDS + _EARLY_SECONDS
-        left = max(MIN_A_RUN, -(-await self.verification.count(project.name) // _ROUND_RUNS))
+        before = self.store.clock() - EVERY_SECONDS + _EARLY_SECONDS
+        left = max(MIN_A_RUN, -(-await self._verification.count(project.name) // _ROUND_RUNS))
         done, due = 0, list[Checked]()
         while left > 0:
             batch = min(left, MAX_BATCH)
             probes = MAX_PROBES_A_RUN - len(due) if self._is_probing else None
-            checked = await self.verification.check(project.name, before, batch, probes)
+            checked = await self._verification.check(project.name, before, batch, probes)
             for claim in checked:
                 if claim.verified:
-                    done += (await self.verification.complete(project.name, claim)).counted
+                    done += (await self._verification.complete(project.name, claim)).counted
                 elif claim.endpoint is not None:
                     due.append(claim)
             if not checked:
@@ -108,7 +107,7 @@ class WorkVerification:
         ended = 0
         for claim, result in zip(due, results, strict=True):
             if result is not None:
-                ended += await self.verification.note_probe(project.name, claim, result)
+                ended += await self._verification.note_probe(project.name, claim, result)
         return ended
 
     async def _result(self, project: Project, claim: Checked) -> ProbeResult | None:
