@@ -31,15 +31,8 @@ class Flushing:
     gauges: dict[str, int] = field(default_factory=lambda: {"torrents.count": 42})
 
     def __post_init__(self) -> None:
-        self.sender = Sender(
-            self.receiver,
-            self.store.outbox,
-            self.store.connection,
-            gauges=self._gauges,
-            count=Metrics(self.counts).count,
-            clock=self.clock,
-            chance=lambda: 1.0,
-        )
+        self.store.clock = self.clock
+        self.sender = Sender(self.receiver, self.store, self._gauges, Metrics(self.counts).count, lambda: 1.0)
 
     async def _gauges(self) -> dict[str, int]:
         return self.gauges

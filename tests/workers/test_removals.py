@@ -65,7 +65,7 @@ async def nothing(_: float) -> None:
 
 
 async def remove(store: Store, denied: Callable[[], Awaitable[Sequence[bytes]]]) -> int:
-    return await remove_once(store.removals, store.reapings, denied, range(len(store.shards)), nothing)
+    return await remove_once(store, denied, range(len(store.shards)), nothing)
 
 
 async def removed_in_rounds(store: Store, rounds: int) -> int:

@@ -29,7 +29,8 @@ async def enqueued(jobs: Jobs) -> list[int]:
 
 def scan_of(store: Store, jobs: Jobs, **options: Any) -> Rescore:
     options = {"max_waiting": 100_000, "pause": 0.02, **options}
-    return Rescore(jobs, store.scores, store.connection, **options)
+    store.jobs = jobs
+    return Rescore(store, **options)
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ async def open_background(
         denied = partial(denied_prefixes, store.deny_list, lambda: live.current.clients.deny_list)
 
         async def remove() -> None:
-            await remove_once(store.removals, store.reapings, denied, reaper.held)
+            await remove_once(store, denied, reaper.held)
 
         async with running(
             jobs.run,
@@ -182,13 +182,11 @@ def _jobs(
     look_up: JobHandler | None,
 ) -> JobWorker:
     store, settings = context.store, context.live.current
-    connection, counters, jobs = store.connection, store.counters, store.jobs
+    counters = store.counters
     policy = WorkPolicy(store.work.projects, store.work.policy)
     checks = ConnectableWorker(store.torrents, store.connect_checks, prober)
     receiver: Receiver = StatsD(settings.statsd) if settings.statsd.address else StatHat(settings.stathat)
-    sender = Sender(
-        receiver, store.outbox, connection, gauges=partial(_gauges, store), count=counters.count, clock=time.time
-    )
+    sender = Sender(receiver, store, partial(_gauges, store), counters.count)
 
     async def clean_up(_: object) -> None:
         await clean_counters(counters, time.time())
@@ -206,7 +204,7 @@ def _jobs(
 
     queues = {
         PROCESS_TORRENT: Queue(scorer.handle),
-        REPROCESS: Queue(Rescore(jobs, store.scores, connection).handle, timeout_seconds=RESCORE_SECONDS, resumes=True),
+        REPROCESS: Queue(Rescore(store).handle, timeout_seconds=RESCORE_SECONDS, resumes=True),
         SWEEP: Queue(sweep),
         CLEAN_COUNTERS: Queue(clean_up, every=CLEAN_SECONDS),
         WORK_POLICY: Queue(policy.handle, every=work_policy.EVERY_SECONDS),
@@ -220,7 +218,7 @@ def _jobs(
     for name, number in queue_numbers(settings.jobs.concurrency).items():
         if name in queues:
             queues[name] = replace(queues[name], concurrency=number)
-    return JobWorker(jobs, connection, queues, clock=time.time)
+    return JobWorker(store.jobs, store.connection, queues, clock=time.time)
 
 
 async def _gauges(store: Store) -> dict[str, int]:

@@ -15,7 +15,7 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -25,10 +25,10 @@ from tracker.store.access.client_lists import STALE_SECONDS
 from tracker.store.client.connection import Connection
 from tracker.store.client.server_info import request_expiry_events
 from tracker.store.schema.keys import Keys
-from tracker.store.sharding.shards import Shard
 from tracker.store.stats.counters import Counters
+from tracker.store.store import Store
 from tracker.store.swarms.codec import DUE_STEP_SECONDS
-from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, NO_PEERS, Reaping, Removals
+from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, NO_PEERS, Reaping
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever, until_next, wait_for
 
@@ -393,21 +393,16 @@ REMOVE_SECONDS = 1.0
 
 
 async def remove_once(
-    removals: Removals,
-    reapings: Mapping[Shard, Reaping],
-    denied: Callable[[], Awaitable[Sequence[bytes]]],
-    held: Sequence[int],
-    sleep: Sleep = asyncio.sleep,
+    store: Store, denied: Callable[[], Awaitable[Sequence[bytes]]], held: Sequence[int], sleep: Sleep = asyncio.sleep
 ) -> int:
     """Removes all peers that are to be removed now; returns their number. ``denied`` returns the prefixes of denied
     clients; ``held`` are the numbers of the shards that are this tracker's."""
-    pending = await removals.pending(held)
+    pending = await store.removals.pending(held)
     if any(entry.startswith("client:") for entries in pending.values() for entry in entries):
         await sleep(STALE_SECONDS)  # until then a process may admit a client that it knows as allowed
     prefixes = await denied() if pending else ()
-    removed = sum(
-        await asyncio.gather(*(reapings[shard].remove(entries, prefixes, sleep) for shard, entries in pending.items()))
-    )
+    removing = (store.reapings[shard].remove(entries, prefixes, sleep) for shard, entries in pending.items())
+    removed = sum(await asyncio.gather(*removing))
     if removed:
         log.info("removed peers of refused users, clients or torrents", peers=removed)
     return removed

@@ -24,13 +24,12 @@ from tracker.bittorrent import InfoHash
 from tracker.core.scoring import Source, factor, next_score
 from tracker.errors import ClientError, Postponed, StoreUnavailable
 from tracker.settings.background import ScoringSettings
-from tracker.store.client.connection import Connection
 from tracker.store.client.server_info import read_info
-from tracker.store.jobs.jobs import Jobs, QueueFull
+from tracker.store.jobs.jobs import QueueFull
 from tracker.store.jobs.records import MAX_PRIORITY, PROCESS_TORRENT, Claimed
 from tracker.store.stats.counters import Count
 from tracker.store.store import Store
-from tracker.store.torrents.scores import Leased, Scored, Scores, Taken
+from tracker.store.torrents.scores import Leased, Scored, Taken
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever, survive
 
@@ -245,9 +244,7 @@ class Rescore:
     The scan pauses, for ``pause`` s at a time, while ``max_waiting`` jobs wait.
     """
 
-    jobs: Jobs
-    scores: Scores
-    connection: Connection
+    store: Store
     _: KW_ONLY
     max_waiting: int = _MAX_WAITING
     pause: float = _FULL_SECONDS
@@ -255,16 +252,17 @@ class Rescore:
     async def handle(self, payload: dict[str, Any], job: Claimed) -> None:
         """Scans from ``job.cursor`` on. Raises ScanLost when another tracker has claimed the job."""
         bounds = checked(payload)
-        server = (await read_info(self.connection, "server")).get("run_id", "")  # a cursor is valid for one run only
+        info = await read_info(self.store.connection, "server")
+        server = info.get("run_id", "")  # a cursor is valid for one run only
         known, _, at = job.cursor.partition(" ")
         cursor = at if known == server and at.isdigit() else "0"
         while True:
-            while await self.jobs.waiting(PROCESS_TORRENT) >= self.max_waiting:
+            while await self.store.jobs.waiting(PROCESS_TORRENT) >= self.max_waiting:
                 await asyncio.sleep(self.pause)
-            after, found = await self.scores.page_by_seeders(cursor, _PAGE)
+            after, found = await self.store.scores.page_by_seeders(cursor, _PAGE)
             await self._enqueue(await self._matching(found, bounds))
             cursor = after
-            if not await self.jobs.save_cursor(job, f"{server} {cursor}"):
+            if not await self.store.jobs.save_cursor(job, f"{server} {cursor}"):
                 raise ScanLost("another tracker continues this scan")
             if cursor == "0":
                 return
@@ -273,14 +271,14 @@ class Rescore:
         ids = [id for id, seeders in found if _within(seeders, bounds, "seeders")]
         if not ids or not {"min_score", "max_score"} & bounds.keys():
             return ids
-        scores = await self.scores.of(ids)
+        scores = await self.store.scores.of(ids)
         # A torrent outside the ranking has no score; it counts as 0.
         return [id for id, score in zip(ids, scores, strict=True) if _within(score or 0.0, bounds, "score")]
 
     async def _enqueue(self, ids: Sequence[str]) -> None:
         while ids:
             try:
-                await self.jobs.enqueue_many(
+                await self.store.jobs.enqueue_many(
                     PROCESS_TORRENT, [{"torrent_id": id} for id in ids], priority=-MAX_PRIORITY
                 )
                 return

@@ -54,6 +54,6 @@ async def syncing(
     """A sync that has adopted the site."""
     async with SiteDatabase(url or site.url, zone) as database:
         found = mapping or load_mapping("unit3d")
-        sync = SiteSync(store, database, found, (metrics or Metrics()).count, store.clock)
+        sync = SiteSync(store, database, found, (metrics or Metrics()).count)
         await sync.adopt()
         yield sync

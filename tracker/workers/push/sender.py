@@ -11,15 +11,15 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, Protocol
 
 from redis.exceptions import RedisError
 
-from tracker.store.client.connection import Connection
 from tracker.store.stats.counters import Count
-from tracker.store.stats.outbox import Outbox, OutboxBatch
+from tracker.store.stats.outbox import OutboxBatch
+from tracker.store.store import Store
 from tracker.system.logger import Logger
 from tracker.workers.loop import survive
 
@@ -102,16 +102,13 @@ def shorten(name: str) -> str:
 class Sender:
     """Empties the outbox at each ``flush``, except during a pause after a failure.
 
-    ``gauges`` returns values by name, at least one, ``clock`` epoch s, ``chance`` a random number in [0, 1).
+    ``gauges`` returns values by name, at least one, ``chance`` a random number in [0, 1).
     """
 
     receiver: Receiver
-    outbox: Outbox
-    connection: Connection
-    _: KW_ONLY
+    store: Store
     gauges: Callable[[], Awaitable[Mapping[str, int]]]
     count: Count
-    clock: Callable[[], float]
     chance: Callable[[], float] = random.random
 
     def __post_init__(self) -> None:
@@ -122,7 +119,8 @@ class Sender:
         self._failures = 0
         self._paused_until = 0.0
         self._last_reason = ""
-        self.connection.on_reconnect(self.acknowledge)
+        self._outbox = self.store.outbox
+        self.store.connection.on_reconnect(self.acknowledge)
 
     async def flush(self, _payload: object = None) -> None:
         """Handles push_figures jobs, for StatHat and StatsD: sends what waits, for less than a minute.
@@ -133,7 +131,7 @@ class Sender:
             return
         async with self._flushing:
             await self.acknowledge()
-            now = self.clock()
+            now = self.store.clock()
             if now < self._paused_until <= now + MAX_PAUSE_SECONDS:
                 return
             async with self.receiver.connect() as send:
@@ -160,8 +158,8 @@ class Sender:
     async def _send_batches(self, send: Send, until: float) -> Result:
         """Sends request after request. Halves a rejected one until the sample at fault is alone."""
         for _ in range(_MAX_REQUESTS):
-            now, lease_seconds = self.clock(), self.receiver.timeout_seconds + LEASE_MARGIN_SECONDS
-            batches = await self.outbox.take(now, self._max_samples, lease_seconds) if now < until else []
+            now, lease_seconds = self.store.clock(), self.receiver.timeout_seconds + LEASE_MARGIN_SECONDS
+            batches = await self._outbox.take(now, self._max_samples, lease_seconds) if now < until else []
             if not batches:
                 break
             size = sum(len(batch.counts) for batch in batches)
@@ -169,17 +167,17 @@ class Sender:
             outcome = self._limit_server_errors(result.outcome, size)
             if outcome is Outcome.ACCEPTED:
                 self._max_samples = min(MAX_SAMPLES, 2 * self._max_samples)
-                await self._acknowledge_by(self.outbox.acknowledge, batches)
+                await self._acknowledge_by(self._outbox.acknowledge, batches)
                 self._count_as("sent", size)
             elif outcome is Outcome.REJECTED and size == 1:
-                await self._acknowledge_by(self.outbox.drop, batches)
+                await self._acknowledge_by(self._outbox.drop, batches)
                 self._count_as("dropped")
                 (sample,) = _samples(batches)
                 log.warning("metric rejected and dropped", receiver=self.receiver.name, metric=sample.name)
             else:
                 if outcome is not Outcome.UNAVAILABLE:
                     self._max_samples = max(1, size // 2)
-                await self._acknowledge_by(self.outbox.release, batches)
+                await self._acknowledge_by(self._outbox.release, batches)
             if outcome in (Outcome.UNAVAILABLE, Outcome.SERVER_ERROR):
                 return result
         return ACCEPTED
@@ -188,7 +186,7 @@ class Sender:
         try:
             return await send(_samples(batches))
         except BaseException:
-            await survive(self.outbox.release(batches))  # the leases expire without it
+            await survive(self._outbox.release(batches))  # the leases expire without it
             raise
 
     def _limit_server_errors(self, outcome: Outcome, size: int) -> Outcome:
@@ -230,7 +228,7 @@ class Sender:
         self._failures = min(self._failures + 1, 10)
         max_pause = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**self._failures)
         pause = max(max_pause * self.chance(), min(result.retry_after, MAX_PAUSE_SECONDS))
-        self._paused_until = self.clock() + pause
+        self._paused_until = self.store.clock() + pause
         if result.reason != self._last_reason:
             name, reason = self.receiver.name, result.reason
             log.warning("metrics receiver unavailable, buffering", receiver=name, reason=reason)

@@ -40,18 +40,17 @@ class Imported:
 
 @dataclass(eq=False)
 class SiteImport:
-    """``again``: totals of users that were imported before, and counters of peers, are replaced; else they stay.
-    ``now``: epoch s, for the site's time zone."""
+    """``again``: totals of users that were imported before, and counters of peers, are replaced; else they stay."""
 
     store: Store
     database: SiteDatabase
     mapping: SiteMapping
-    now: float
     _: KW_ONLY
     again: bool
     dry_run: bool
 
     def __post_init__(self) -> None:
+        self._now = self.store.clock()
         self.problems: list[str] = []
         """Of the last part: a line for each row that was not imported."""
         self._passkeys: dict[str, str] = {}
@@ -113,12 +112,12 @@ class SiteImport:
         ]
         values: list[ColumnElement[Any]] = [literal_column(sql).label(name) for name, sql in mapping.values.items()]
         query = _query(mapping, [*key, *values]).limit(_PAGE)
-        async for rows in self.database.pages(query, key, map(int, position.split()), self.now):
+        async for rows in self.database.pages(query, key, map(int, position.split()), self._now):
             yield rows, " ".join(str(int(rows[-1][each.name])) for each in key)
         yield [], _END
 
     async def _count(self, mapping: ImportMapping) -> int:
-        (row,) = await self.database.rows(_query(mapping, [func.count().label("number")]), self.now)
+        (row,) = await self.database.rows(_query(mapping, [func.count().label("number")]), self._now)
         return int(row["number"])
 
     async def _take(self, mapping: ImportMapping, rows: Sequence[dict[str, Any]]) -> list[str]:

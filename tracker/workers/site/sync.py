@@ -5,8 +5,7 @@ What was lost before that is read and written again, which changes nothing the s
 """
 
 import hashlib
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -40,13 +39,12 @@ log = Logger("tracker.site")
 
 @dataclass(eq=False)
 class SiteSync:
-    """Of one site. ``clock`` returns epoch seconds; ``pass_hour``: from which hour on all rows are compared (UTC)."""
+    """Of one site. ``pass_hour``: from which hour on all rows are compared (UTC)."""
 
     store: Store
     database: SiteDatabase
     mapping: SiteMapping
     count: Count
-    clock: Callable[[], float] = time.time
     every_seconds: float = 3.0
     pass_hour: int = 4
 
@@ -57,9 +55,9 @@ class SiteSync:
         self._writers: list[TableWriter] = []
         self._missing: set[str] = set()
         """Users without a row at the site, of whom the log has told."""
-        self.lease = Lease(
-            self.store.scripts, "site", "sync", max(LEASE_SECONDS, int(2 * self.every_seconds)), self.clock
-        )
+        self.clock = self.store.clock
+        seconds = max(LEASE_SECONDS, int(2 * self.every_seconds))
+        self.lease = Lease(self.store.scripts, "site", "sync", seconds, self.clock)
 
     async def run(self) -> None:
         """Runs until cancelled, in one of several processes."""
@@ -226,7 +224,7 @@ class SiteSync:
         await open_writers(self.database, self.mapping)
         known = (await self.database.positions([STORE])).get(STORE)
         other = known is not None and known != await self.store_id()
-        return SiteImport(self.store, self.database, self.mapping, self.clock(), again=again or other, dry_run=dry_run)
+        return SiteImport(self.store, self.database, self.mapping, again=again or other, dry_run=dry_run)
 
     async def problems(self) -> list[str]:
         """What keeps the site from being written, a line each. Changes nothing but an empty table of positions."""
@@ -254,20 +252,10 @@ class SiteSync:
 
 
 @asynccontextmanager
-async def open_sync(
-    store: Store, settings: SiteSettings, count: Count, clock: Callable[[], float] = time.time
-) -> AsyncIterator[SiteSync]:
+async def open_sync(store: Store, settings: SiteSettings, count: Count) -> AsyncIterator[SiteSync]:
     """Raises StartupError if a setting is wrong; the database itself may be unavailable."""
     if settings.database is None:
         raise StartupError("TRACKER_SITE__DATABASE is not set: the site's database, see docs/sync.md")
     mapping = load_mapping(settings.mapping)
     async with SiteDatabase(settings.database.get_secret_value(), settings.time_zone) as database:
-        yield SiteSync(
-            store,
-            database,
-            mapping,
-            count,
-            clock,
-            every_seconds=settings.sync_seconds,
-            pass_hour=settings.full_pass_hour,
-        )
+        yield SiteSync(store, database, mapping, count, settings.sync_seconds, settings.full_pass_hour)
