@@ -147,8 +147,7 @@ def _of_shards(context: RuntimeContext, reaper: AnyReaper) -> list[Callable[[], 
     copying = partial(forever, copy, COPY_SECONDS)
     if context.live.current.users.private == "off":
         return [copying]
-    held = lambda: reaper.held  # noqa: E731
-    return [copying, UserSumsWorker(store, held).run, SiteUsers(store, held).run]
+    return [copying, UserSumsWorker(store, lambda: reaper.held).run, SiteUsers(store, lambda: reaper.held).run]
 
 
 @asynccontextmanager
@@ -250,7 +249,4 @@ def _verification(context: RuntimeContext, prober: Prober) -> WorkVerification:
         except (OSError, ClientError):
             return None
 
-    def pieces(info_hash: InfoHash) -> Awaitable[Pieces | None]:
-        return asyncio.to_thread(read, info_hash)
-
-    return WorkVerification(context.store, prober, pieces)
+    return WorkVerification(context.store, prober, lambda info_hash: asyncio.to_thread(read, info_hash))
