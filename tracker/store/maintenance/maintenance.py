@@ -133,9 +133,8 @@ class Maintenance:
 
     async def reset_repairs(self) -> int:
         """Resets the counter of repairs by the sweep. Returns what it was."""
-        counts = [
-            await shard.connection.command("GETDEL", shard.keys.stat("repairs")) for shard in self.store.shards.all
-        ]
+        shards = self.store.shards
+        counts = await shards.send([(shard, ("GETDEL", shard.keys.stat("repairs"))) for shard in shards.all])
         return sum(int(count or 0) for count in counts)
 
     async def reindex(self, progress: Progress = lambda _: None) -> list[Finding]:

@@ -21,6 +21,8 @@ _USED = ("heartbeat", "torrent_id", "users", "i:seeders", "admin:tokens")
 """Keys that a store in use has at least one of."""
 _SINGLE = ("i:info_hash", "i:seeders", "i:leechers", "i:snatches", "i:name", "denied")
 """Sorted sets whose entries are counted, besides the keys."""
+_SUMS = ("seeders", "leechers", "changes")
+"""Peers of all torrents, and entries of the change feed."""
 _WHOLE = (Place.MAIN, Place.COPIED, Place.TORRENT)
 
 Progress = Callable[[int], None]
@@ -30,10 +32,8 @@ Progress = Callable[[int], None]
 @dataclass(slots=True)
 class Counts:
     rows: Counter[str] = field(default_factory=Counter)
-    """Keys by row of the key table, of those that are copied as they are, and users; entries of some sorted sets."""
-    seeders: int = 0
-    leechers: int = 0
-    changes: int = 0
+    """Keys by row of the key table, of those that are copied as they are, and users; entries of some sorted sets; and
+    _SUMS."""
     unknown: int = 0
     """Keys that are not in the key table."""
 
@@ -43,10 +43,8 @@ class Counts:
         return {
             "torrents": self.rows["i:info_hash"],
             **{name: self.rows[pattern] for name, pattern in COUNTED.items()},
-            "seeders": self.seeders,
-            "leechers": self.leechers,
-            "changes": self.changes,
-            "keys": sum(number for name, number in self.rows.items() if name not in _SINGLE),
+            **{name: self.rows[name] for name in _SUMS},
+            "keys": sum(number for name, number in self.rows.items() if name not in (*_SINGLE, *_SUMS)),
         }
 
 
@@ -65,8 +63,9 @@ async def count(parts: Parts, progress: Progress = lambda _: None) -> Counts:
     for index in _SINGLE:
         sizes = await parts.send([(part, ("ZCARD", f"{part.keys.prefix}{index}")) for part in parts.shards])
         counts.rows[index] = sum(sizes)
-    counts.seeders, counts.leechers = [await _sum_of_scores(parts, name) for name in ("seeders", "leechers")]
-    counts.changes = sum(await parts.send([(part, ("XLEN", part.keys.changes())) for part in parts.shards]))
+    for ranking in ("seeders", "leechers"):
+        counts.rows[ranking] = await _sum_of_scores(parts, ranking)
+    counts.rows["changes"] = sum(await parts.send([(part, ("XLEN", part.keys.changes())) for part in parts.shards]))
     return counts
 
 
@@ -85,15 +84,11 @@ async def _sum_of_scores(parts: Parts, ranking: str) -> int:
 def differences(before: Counts, after: Counts, expiring: set[str]) -> list[str]:
     """Which keys the second store misses, or has too many of. It may have fewer ``expiring`` rows."""
     names = sorted({*before.rows, *after.rows})
-    found = [
+    return [
         f"{name}: {before.rows[name]} before, {after.rows[name]} after"
         for name in names
         if after.rows[name] > before.rows[name] or (name not in expiring and after.rows[name] < before.rows[name])
     ]
-    for name in ("seeders", "leechers", "changes"):
-        if getattr(before, name) != getattr(after, name):
-            found.append(f"{name}: {getattr(before, name)} before, {getattr(after, name)} after")
-    return found
 
 
 @dataclass(eq=False)
