@@ -188,7 +188,7 @@ class Reaping(Part):
         ``denied``."""
         removed, everywhere = (0, [entry for entry in entries if entry == "user:*" or entry.startswith("client:")])
         if everywhere:
-            removed += await self._remove_in(pages_of_torrents(self._connection, self._keys), denied, sleep)
+            removed += await self._remove_in(pages_of_torrents(self._shard), denied, sleep)
         for entry in everywhere:
             await self._scripts.end_removal([entry])
         for entry in entries:
@@ -289,7 +289,7 @@ class Reaping(Part):
         back = self._store_clock.step_back
         if back is not None and back.seconds > self._rules.current.max_timeout:
             shortened = 0
-            async for torrent_ids in pages_of_torrents(self._connection, self._keys):
+            async for torrent_ids in pages_of_torrents(self._shard):
                 for torrent_id in torrent_ids:
                     shortened += await self._shorten_timeouts_of(back, torrent_id)
             log.info("shortened timeouts after the store's clock was set back", peers=shortened)
@@ -306,7 +306,8 @@ class Reaping(Part):
 
     async def page(self, cursor: int, count: int) -> tuple[int, list[str]]:
         """A page of all torrent ids, and the cursor of the next (0 at the end)."""
-        return await page_of_torrents(self._connection, self._keys, cursor, count)
+        after, found = await page_of_torrents(self._shard, cursor, count)
+        return after, [torrent_id for torrent_id, _ in found]
 
     async def size(self) -> int:
         """The approximate size of a whole sweep: torrents and active peers."""

@@ -375,7 +375,7 @@ class AllSwarms:
 async def _pages(shard: Shard) -> AsyncIterator[list[InfoHash]]:
     """The registered torrents. The first page is empty, and only tells whether a passkey may read them."""
     yield []
-    async for ids in pages_of_torrents(shard.connection, shard.keys):
+    async for ids in pages_of_torrents(shard):
         known = await shard.connection.command("MGET", *map(shard.keys.torrent_id, ids)) if ids else []
         yield [InfoHash(bytes.fromhex(text.decode())) for text in known if text]
 

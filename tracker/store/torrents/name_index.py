@@ -8,10 +8,8 @@ from typing import Any
 from redis.exceptions import OutOfMemoryError
 
 from tracker.names import fold_name
-from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
-from tracker.store.sharding.shards import scan
+from tracker.store.sharding.shards import Shard, scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +52,13 @@ async def list_torrents(scripts: Scripts, now: int, rows: Sequence[Unlisted]) ->
         await scripts.index(argv)
 
 
-async def page_of_torrents(connection: Connection, keys: Keys, cursor: int, count: int) -> tuple[int, list[str]]:
-    """Returns (next cursor, about ``count`` torrent ids), unordered. Cursor 0 begins and ends the walk."""
-    after, members = await connection.command("ZSCAN", keys.index("seeders"), cursor, "COUNT", count)
-    return int(after), [member.decode() for member in members[::2]]
+async def page_of_torrents(shard: Shard, cursor: int, count: int) -> tuple[int, list[tuple[str, float]]]:
+    """Returns (next cursor, about ``count`` torrent ids with seeders), unordered. Cursor 0 begins and ends the walk."""
+    after, flat = await shard.connection.command("ZSCAN", shard.keys.index("seeders"), cursor, "COUNT", count)
+    return int(after), [(member.decode(), float(number)) for member, number in zip(flat[::2], flat[1::2], strict=True)]
 
 
-async def pages_of_torrents(connection: Connection, keys: Keys) -> AsyncIterator[Sequence[str]]:
+async def pages_of_torrents(shard: Shard) -> AsyncIterator[Sequence[str]]:
     """The ids of all torrents, unordered."""
-    async for members in scan(connection, ("ZSCAN", keys.index("seeders")), "COUNT", 500):
+    async for members in scan(shard.connection, ("ZSCAN", shard.keys.index("seeders")), "COUNT", 500):
         yield [member.decode() for member in members[::2]]

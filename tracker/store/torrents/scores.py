@@ -19,6 +19,7 @@ from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import Field
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.torrents.name_index import page_of_torrents
 
 LEASE_SECONDS = 120
 COUNTED_ONCE_IN_SECONDS = 3600
@@ -191,14 +192,7 @@ class Scores:
 
     async def page_by_seeders(self, cursor: str, count: int) -> tuple[str, list[tuple[str, float]]]:
         """Returns (next cursor, about ``count`` torrent ids with seeders), unordered. Cursor "0" begins and ends."""
-
-        async def read(shard: Shard, own: int) -> tuple[int, list[tuple[str, float]]]:
-            how = ("ZSCAN", shard.keys.index("seeders"), own, "COUNT", count)
-            after, flat = await shard.connection.command(*how)
-            pairs = zip(flat[::2], flat[1::2], strict=True)
-            return int(after), [(member.decode(), float(seeders)) for member, seeders in pairs]
-
-        after, found = await self._shards.page(int(cursor), read)
+        after, found = await self._shards.page(int(cursor), lambda shard, own: page_of_torrents(shard, own, count))
         return str(after), found
 
     async def place(self, torrent_id: str) -> ScorePlace | None:

@@ -296,10 +296,8 @@ class Torrents:
     async def page(self, cursor: int, count: int = 100) -> tuple[int, list[Torrent]]:
         """Returns (next cursor, about ``count`` torrents), unordered. Cursor 0 begins and ends the walk. A torrent may
         appear twice."""
-        after, ids = await self._shards.page(
-            cursor, lambda shard, own: page_of_torrents(shard.connection, shard.keys, own, count)
-        )
-        return after, await self.by_ids(ids)
+        after, found = await self._shards.page(cursor, lambda shard, own: page_of_torrents(shard, own, count))
+        return after, await self.by_ids([torrent_id for torrent_id, _ in found])
 
     async def top(self, ranking: str, count: int, offset: int = 0, *, ascending: bool = False) -> list[Torrent]:
         """Returns ``count`` torrents from ``offset`` on, ordered by one of RANKINGS, highest value first. ``ascending``
