@@ -118,7 +118,11 @@ class Store(RealStore):
 
     async def dump(self) -> dict[bytes, Any]:
         """Everything under the prefix, for comparing before and after."""
-        return {key: await self.redis.dump(key) async for key in self.redis.scan_iter(f"{self.keys.prefix}*", 1000)}
+        found = {key async for key in self.redis.scan_iter(f"{self.keys.prefix}*", 1000)}
+        pipeline = self.redis.pipeline(transaction=False)
+        for key in found:
+            pipeline.dump(key)
+        return dict(zip(found, await pipeline.execute(), strict=True))
 
 
 def one_shard(connection: Connection, prefix: str) -> Shards:
