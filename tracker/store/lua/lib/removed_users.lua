@@ -2,7 +2,7 @@
 --
 -- `removing` holds whose peers are being removed: while they are, announces do not return them. It has entries between
 -- spaces: `user:<uid>`, and `client:<peer-id prefix in hex>`. A tracker removes the peers within seconds, and then the
--- entry. When many users are disabled together, `user:*` stands for all further ones: announces look up each user.
+-- entry. When many users are disabled together, `user:*` stands for the others: announces look up each peer's user.
 --@ include lib/groups.lua
 local MAX_REMOVING_USERS = 100
 

@@ -5,8 +5,7 @@
 -- ARGV[10]  the claimant's id of the result   ARGV[11] '1': the tracker has verified it   ARGV[12] seconds verified
 -- ARGV[13]  bytes in total   ARGV[14] bytes by domain (JSON)
 -- ARGV[15]  the domains as they are stored in the project ('': none)
--- Answer    'done', 'duplicate', 'blocked', 'unknown', 'stranger', 'unverified' or 'domains'; nil when there is no such
---   project
+-- Answer    'done', 'duplicate', 'blocked', 'unknown', 'stranger', 'unverified', 'domains'; nil without such a project
 local P, call, now_ms = KEYS[1], redis.call, tonumber(ARGV[2])
 --@ include lib/work_claim_end.lua
 

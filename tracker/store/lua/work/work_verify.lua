@@ -30,8 +30,7 @@ local function presence_of_user(v)
 end
 
 -- The claimant is at an address and port, where the claim has found a seeder for `found` ms. There is a peer of this
--- `kind` now, which announced last at `announced`. Its progress is not known, so a leecher that is there counts as one
--- that goes on.
+-- `kind` now, which announced last at `announced`. Its progress is not known: a leecher there counts as going on.
 local function presence_at_address(claim, kind, announced)
   local found = whole_field(claim.found)
   local checked = whole(claim.checked)
