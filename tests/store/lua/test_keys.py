@@ -23,6 +23,8 @@ OF_A_TORRENT = frozenset(
         "history:*",
         "tpeers:*",
         "swarm:*:",
+        "swarm:*:l*",
+        "swarm:*:s*",
         "addresses:*",
         "p:*",
         "p:*:*",
