@@ -33,7 +33,7 @@ async def following(url: str, prefix: str) -> AsyncIterator[tuple[Store, AllowLi
     """A process that follows changes. Its clock stands still, so no cached entry expires."""
     async with running(Store(url, Keys(prefix), SwarmRules())) as store:
         allow_list = CountingCache(store.allow_list, lambda: 0.0)
-        store.allow_list_cache = allow_list
+        store.allow_list_cache, allow_list.clears = allow_list, 0  # its start counted as one
         follows = clear_on_change(store)
         async with in_background(follows, store.connection.watch()):
             await eventually(lambda: bool(allow_list.clears))  # its subscription is confirmed
