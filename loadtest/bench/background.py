@@ -33,12 +33,12 @@ from tracker.store.sharding.shards import Shards
 from tracker.store.stats.counters import Counters
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueUserEvent, UniqueUsers
+from tracker.store.store import Store as WholeStore
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.codec import EVENT_CODES, PeerUpdate
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 from tracker.store.swarms.swarms import AllSwarms
-from tracker.store.torrents.scores import Scores
 from tracker.store.torrents.torrents import Torrents
 from tracker.workers.jobs import JobWorker, Queue
 from tracker.workers.scorer import Scorer
@@ -261,9 +261,9 @@ async def score(store: Store, meter: Meter) -> int:
             all_scored.set()
 
     now += 3601
-    scores = Scores(store.shards, lambda: now, interval_seconds=3600)
     settings = ScoringSettings(per_second=100_000)
-    scorer = Scorer(scores, store.connection, settings, lambda: 50, count, lambda: now, max_processors=1)
+    scored_store = WholeStore(store.connection, Keys().prefix, clock=lambda: now)
+    scorer = Scorer(scored_store, settings, lambda: 50, count, max_processors=1)
     with meter.running():
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(scorer.run())
