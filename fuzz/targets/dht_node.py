@@ -5,13 +5,12 @@ from collections.abc import Iterable
 
 from fuzz.targets import krpc
 from tracker.bittorrent import Endpoint
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
+from tracker.dht.announced_peers import AnnouncedPeers, SampleSet
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import ExternalAddress, to_id
-from tracker.dht.rate_limits import LimitRules
+from tracker.dht.rate_limits import InboundLimits, OutboundLimits
 from tracker.dht.responder import Family, Responder, Swarm
-from tracker.dht.samples import SampleSet
-from tracker.dht.table import RoutingTable, TableRules
+from tracker.dht.table import RoutingTable
 from tracker.wire.krpc import MAX_SENT_BYTES, Query, parse_message
 
 MAX_LENGTH = 2100
@@ -45,10 +44,16 @@ def check(data: bytes) -> None:
 
 def _node() -> DhtNode:
     own = to_id(1 << 155)
-    family = Family(RoutingTable(own, TableRules(), 0), AnnouncedPeers(own, AnnounceRules()), SampleSet())
+    family = Family(RoutingTable(own, 0), AnnouncedPeers(own), SampleSet())
     responder = Responder({4: family}, bytes(32), version=b"SK01")
     return DhtNode(
-        family, responder, limits=LimitRules(), external=ExternalAddress(), version=b"SK01", rng=random.Random(1), now=0
+        family,
+        responder,
+        inbound=InboundLimits(0),
+        outbound=OutboundLimits(0),
+        external=ExternalAddress(),
+        rng=random.Random(1),
+        now=0,
     )
 
 

@@ -119,9 +119,7 @@ def _pieces(sent: bytes, mode: int) -> Sequence[bytes]:
 async def outcome(chunks: Sequence[bytes], peer: str, settings: Settings = _PUBLIC, *, fast_path: bool) -> Outcome:
     tracker, loop = Recorder(), asyncio.get_running_loop()
     handler = HttpHandler(tracker, LiveSettings(settings))
-    server = aiohttp_protocol.Server(
-        handler.handle, handler.rules, ConnectionTable(_SETTINGS, tracker.refused), access_log=None
-    )
+    server = aiohttp_protocol.Server(handler, ConnectionTable(_SETTINGS, tracker.refused), access_log=None)
     server._kwargs["lingering_time"] = 0  # do not wait for the rest of a body
     transport = MemoryTransport(loop, peer)
     transport.open(FastHttpProtocol(FastHttpServer(handler, server, fast_path=fast_path)))

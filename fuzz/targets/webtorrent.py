@@ -12,7 +12,6 @@ from tracker.wire.webtorrent import (
     Answer,
     BadMessage,
     Message,
-    encode_answer,
     encode_failure,
     encode_offer,
     parse,
@@ -35,7 +34,8 @@ def check(data: bytes) -> None:
         assert len(message.info_hashes) <= _MAX_HASHES
     elif isinstance(message, Answer):
         assert len(message.accepted.sdp) <= MAX_SDP_LENGTH
-        assert orjson.loads(encode_answer(message))["answer"]["sdp"] == message.accepted.sdp
+        passed_on = orjson.loads(encode_offer(message.info_hash, message.peer_id, message.accepted, "answer"))
+        assert passed_on["answer"] == {"type": "answer", "sdp": message.accepted.sdp}
     else:
         announce, offers = message
         assert len(announce.info_hash) == len(announce.peer_id) == HASH_LENGTH and len(offers) <= MAX_OFFERS
