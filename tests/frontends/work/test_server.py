@@ -233,6 +233,18 @@ async def test_connections_are_limited_in_all(serve: Serve) -> None:
                     task.cancel()
 
 
+async def test_connections_that_are_gone_do_not_count(serve: Serve) -> None:
+    """The handler of a stream learns only with its next event that nobody reads it."""
+    site = await serve(constants={"connections.MAX_CONNECTIONS": 2})
+    await site.project()
+    for _ in range(4):
+        async with connect(site.addresses[0]) as line:
+            line.send(request("/proj/live"))
+            assert await line.reader.readuntil(b"event: counts")
+    async with connect(site.addresses[0]) as line:
+        assert (await line.get("/nothing")).status == 404
+
+
 async def test_idle_connections_of_an_address_lock_no_neighbour_out(serve: Serve) -> None:
     """At its limit the oldest idle one is closed; none while all are busy."""
     site = await serve(constants={"connections.MAX_CONNECTIONS_PER_NETWORK": 3})

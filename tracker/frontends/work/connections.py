@@ -132,10 +132,11 @@ class Server(GuardedServer):
         network = cast(Connection, handler).network
         self._of_network[network] += 1
         is_crowded = bool(network) and self._of_network[network] > MAX_CONNECTIONS_PER_NETWORK
-        if not is_crowded and len(self._connections) <= MAX_CONNECTIONS:
+        # aiohttp keeps a connection that was lost until its handler ends.
+        if not is_crowded and self._of_network.total() <= MAX_CONNECTIONS:
             return
         for one in cast(dict[Connection, Any], self._connections):  # the oldest first
-            if one is not handler and one.idle and (one.network == network or not is_crowded):
+            if (one.network == network or not is_crowded) and one is not handler and one.idle:
                 one.force_close()
                 return
         transport.abort()
