@@ -184,6 +184,19 @@ async def test_counts_deleted_by_another_program_are_forgotten(store: Store) -> 
     assert await contents(store) == {}
 
 
+async def test_texts_that_another_program_wrote_keep_no_count_from_being_sent(store: Store) -> None:
+    """A sender that asks for one count gets a count."""
+    outbox = outbox_of(store)
+    await export(store, (MINUTE, "a", 2), (MINUTE, "b", 3))
+    await store.redis.hset(f"{store.keys.prefix}outbox:{MINUTE}", mapping={f"text {n}": "many" for n in range(50)})
+    sent: list[list[OutboxBatch]] = []
+    while batches := await outbox.take(LATER, 1, LEASE):
+        sent.append(batches)
+        await outbox.acknowledge(batches)
+    assert counts(*sent) == {(MINUTE, "a"): 2, (MINUTE, "b"): 3}
+    assert await outbox.waiting() == 0
+
+
 async def test_a_key_of_another_type_is_left_alone_and_loses_nothing(store: Store) -> None:
     outbox = outbox_of(store)
     await export(store, (MINUTE, "a", 1), (MINUTE + 60, "b", 2))

@@ -17,10 +17,17 @@ for _, minute in ipairs(call('ZRANGEBYSCORE', minutes, '-inf', '(' .. ARGV[2], '
   if room == 0 then break end
   if tonumber(call('ZSCORE', leases, minute) or 0) <= now then -- not leased
     local list = P .. 'outbox:' .. minute
-    local found, read = {}, redis.pcall('HRANDFIELD', list, room, 'WITHVALUES')
-    for i = 1, #read, 2 do
-      if string.match(read[i + 1], '^%d+$') then found[#found + 1], found[#found + 2] = read[i], read[i + 1] end
-    end
+    local found, read = {}
+    repeat
+      read = redis.pcall('HRANDFIELD', list, room, 'WITHVALUES')
+      for i = 1, #read, 2 do
+        if string.match(read[i + 1], '^%d+$') then
+          found[#found + 1], found[#found + 2] = read[i], read[i + 1]
+        else -- another program wrote it: it must not take the place of others
+          call('HDEL', list, read[i])
+        end
+      end
+    until #found > 0 or #read == 0
     if #found > 0 then
       answer[#answer + 1] = { minute, take_lease(leases, minute, ARGV[3]), found }
       room = room - #found / 2
