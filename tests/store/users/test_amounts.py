@@ -77,6 +77,25 @@ async def test_an_account_stays_complete_whatever_its_fields_held(private: Store
     assert all(0 <= figure <= EXACT for figure in figures.values()), figures
 
 
+@pytest.mark.parametrize("held", ["-9223372036854775808", "-1", str(EXACT + 1), "12.5", "many", ""])
+@pytest.mark.parametrize("field", ["total_time", "seed_time"])
+async def test_an_account_of_an_idle_seeder_stays_complete_whatever_its_times_held(
+    private: Store, field: str, held: str
+) -> None:
+    """Regular announces add to both with one command each."""
+    seeding = update(1, passkey=ALICE, bytes_left=0)
+    await private.announce(seeding._replace(event=b"s"))
+    account = private.keys.user_torrent("7", "1")
+    await private.redis.hset(account, mapping={"total_time": 600, "seed_time": 600, field: held})
+    private.clock.now += 1800
+    await private.announce(seeding)
+    found = text(await private.redis.hgetall(account))
+    other = "seed_time" if field == "total_time" else "total_time"
+    assert found[other] == "2400"
+    assert 1800 <= int(found[field]) <= EXACT + 2 * 1800
+    assert (await private.peer(seeding))["total_time"] == "1800"
+
+
 @pytest.mark.parametrize("held", ODD)
 @pytest.mark.parametrize("name", ["multi_up", "multi_dn"])
 @pytest.mark.parametrize(("uploaded", "downloaded"), [(500, 0), (0, 500), (500, 500)])

@@ -46,8 +46,9 @@ local function load_more(torrent, of_user)
 end
 
 -- A regular announce. Reads first, and writes only when the announce is a regular one: nil and an error say that it is
--- not, and that nothing was written. It does what announce_other() does for the same announce, without the work that
--- only others need. The caller of the script counts it for torrent and user, because the count may be late.
+-- not, and that nothing was written but the timeout. It does what announce_other() does for the same announce, without
+-- the work that only others need. The caller of the script counts it for torrent and user, because the count may be
+-- late.
 function update_regular(packed, ih, tid)
   local pidx, _, form, want, timeout, random, uploaded, downloaded, left, endpoint, passkey =
     read('<c40BBHI4I4sssBc0Bc0', packed, 41)
@@ -151,8 +152,10 @@ function update_regular(packed, ih, tid)
   if account and not total_time then -- fails if a field is no whole number
     total_time = call('HINCRBY', account, 'total_time', time)
     seed_time = seeding and redis.pcall('HINCRBY', account, 'seed_time', time)
-    if seeding and type(seed_time) ~= 'number' then
+    if seeding and (type(seed_time) ~= 'number' or seed_time < time or seed_time > MAX_EXACT or total_time < time
+        or total_time > MAX_EXACT) then
       call('HINCRBY', account, 'total_time', -time)
+      if type(seed_time) == 'number' then call('HINCRBY', account, 'seed_time', -time) end
       return
     end
   end
