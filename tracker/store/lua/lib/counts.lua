@@ -19,13 +19,15 @@ do
 local MAX_KEPT, MAX_TEXT, kept = 500, 100, 0
 
 function read_arrays(text)
-  local s4, l4, s6, l6, sw, lw, crowded = string.match(text or '', '^(%d+) (%d+)$')
-  if not s4 then
-    s4, l4, s6, l6, sw, lw, crowded = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local known, numbers = count_of, { 0, 0, 0, 0, 0, 0, 0 }
+  local s4, l4 = string.match(text or '', '^(%d+) (%d+)$')
+  if s4 then
+    numbers[1], numbers[2] = known[s4] or 0, known[l4] or 0
+  else
+    local found = { string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$') }
+    s4 = found[1]
+    for i, digits in ipairs(found) do numbers[i] = known[digits] or 0 end
   end
-  local known = count_of
-  local numbers = { known[s4] or 0, known[l4] or 0, known[s6] or 0, known[l6] or 0, known[sw] or 0, known[lw] or 0,
-    known[crowded] or 0 }
   if kept == MAX_KEPT then arrays_of, kept = {}, 0 end
   if s4 and #text < MAX_TEXT then arrays_of[text], kept = numbers, kept + 1 end
   return numbers
