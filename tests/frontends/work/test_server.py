@@ -1,7 +1,7 @@
 """The claimants' listener over real sockets: limits, proxies, headers, errors, logs."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from tests.frontends.work.conftest import Serve, Site
 from tests.raw_http import ask, connect, request
 from tests.store.harness import ALICE
 from tracker.errors import StartupError
+from tracker.frontends.work import connections
 from tracker.refusals import ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
 from tracker.settings.site import WorkSettings
 
@@ -264,6 +265,31 @@ async def test_idle_connections_of_an_address_lock_no_neighbour_out(serve: Serve
             assert await line.reader.readuntil(b"retry: ")
         async with connect(site.addresses[0]) as refused:
             assert await refused.is_closed()
+
+
+async def test_a_crowded_address_costs_no_look_at_all_connections(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    class Connections(dict[Any, Any]):
+        def __iter__(self) -> Iterator[Any]:
+            looks.append(len(self))
+            return super().__iter__()
+
+    begin = connections.Server.__init__
+
+    def init(server: connections.Server, *arguments: Any, **options: Any) -> None:
+        begin(server, *arguments, **options)
+        server._connections = Connections()
+
+    monkeypatch.setattr(connections.Server, "__init__", init)
+    site = await serve(constants={"connections.MAX_CONNECTIONS_PER_NETWORK": 1})
+    for _ in range(3):
+        async with connect(site.addresses[0]) as first, connect(site.addresses[0]) as second:
+            assert (await second.get("/nothing")).status == 404
+            assert await first.is_closed()
+    assert not looks
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ connections, a deadline for each head, and the PROXY header of trusted proxies.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -114,7 +113,9 @@ class Server(GuardedServer):
         self._refused = refused
         self.proxy_protocol = proxy_protocol
         self._told = set[str]()
-        self._of_network: Counter[bytes] = Counter()
+        self._of_network: dict[bytes, dict[Connection, None]] = {}
+        """Open connections, the oldest first. aiohttp's own are also those that were lost while a handler runs."""
+        self._number = 0
         super().__init__(handler, IDLE_SECONDS, access_log=None, **options)
 
     def mismatch(self, text: str) -> None:
@@ -129,21 +130,24 @@ class Server(GuardedServer):
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        network = cast(Connection, handler).network
-        self._of_network[network] += 1
-        is_crowded = bool(network) and self._of_network[network] > MAX_CONNECTIONS_PER_NETWORK
-        # aiohttp keeps a connection that was lost until its handler ends.
-        if not is_crowded and self._of_network.total() <= MAX_CONNECTIONS:
+        connection = cast(Connection, handler)
+        neighbours = self._of_network.setdefault(connection.network, {})
+        neighbours[connection] = None
+        self._number += 1
+        is_crowded = bool(connection.network) and len(neighbours) > MAX_CONNECTIONS_PER_NETWORK
+        if not is_crowded and self._number <= MAX_CONNECTIONS:
             return
-        for one in cast(dict[Connection, Any], self._connections):  # the oldest first
-            if (one.network == network or not is_crowded) and one is not handler and one.idle:
+        for one in neighbours if is_crowded else cast(dict[Connection, Any], self._connections):
+            if one is not connection and one.idle:
                 one.force_close()
                 return
         transport.abort()
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        network = cast(Connection, handler).network
-        self._of_network[network] -= 1
-        if not self._of_network[network]:
-            del self._of_network[network]
+        connection = cast(Connection, handler)
+        neighbours = self._of_network[connection.network]
+        del neighbours[connection]
+        self._number -= 1
+        if not neighbours:
+            del self._of_network[connection.network]
