@@ -96,6 +96,34 @@ async def test_an_account_of_an_idle_seeder_stays_complete_whatever_its_times_he
     assert (await private.peer(seeding))["total_time"] == "1800"
 
 
+@pytest.mark.parametrize("bytes_left", [0, 5])
+async def test_an_idle_announce_that_fails_at_its_account_changes_nothing(private: Store, bytes_left: int) -> None:
+    """Nor does it keep the peer in the swarm."""
+    idle = update(1, passkey=ALICE, bytes_left=bytes_left)
+    timeout = timeout_key(private.keys, "1", idle.peer_id)
+    await private.announce(idle._replace(event=b"s"))
+    await private.redis.set(private.keys.user_torrent("7", "1"), "no hash")
+    await private.redis.pexpire(timeout, 1_000_000)
+    before = await private.dump()
+    private.clock.now += 1800
+    outcome = await private.swarms.announce(idle)
+    assert isinstance(outcome, Refused) and outcome.code == "error"
+    assert await private.redis.pttl(timeout) <= 1_000_000
+    assert await private.dump() == before
+
+
+@pytest.mark.parametrize("bytes_left", [0, 5])
+async def test_time_counts_once_where_the_timeout_of_an_idle_peer_is_gone(private: Store, bytes_left: int) -> None:
+    idle = update(1, passkey=ALICE, bytes_left=bytes_left)
+    await private.announce(idle._replace(event=b"s"))
+    await private.redis.delete(timeout_key(private.keys, "1", idle.peer_id))
+    private.clock.now += 1800
+    await private.announce(idle)
+    account = text(await private.redis.hgetall(private.keys.user_torrent("7", "1")))
+    assert account["total_time"] == "1800" and account.get("seed_time", "0") == ("0" if bytes_left else "1800")
+    assert await private.redis.ttl(timeout_key(private.keys, "1", idle.peer_id)) > 0
+
+
 @pytest.mark.parametrize("held", ODD)
 @pytest.mark.parametrize("name", ["multi_up", "multi_dn"])
 @pytest.mark.parametrize(("uploaded", "downloaded"), [(500, 0), (0, 500), (500, 500)])

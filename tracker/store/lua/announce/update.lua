@@ -46,9 +46,8 @@ local function load_more(torrent, of_user)
 end
 
 -- A regular announce. Reads first, and writes only when the announce is a regular one: nil and an error say that it is
--- not, and that nothing was written but the timeout. It does what announce_other() does for the same announce, without
--- the work that only others need. The caller of the script counts it for torrent and user, because the count may be
--- late.
+-- not, and that nothing has changed. It does what announce_other() does for the same announce, without the work that
+-- only others need. The caller of the script counts it for torrent and user, because the count may be late.
 function update_regular(packed, ih, tid)
   local pidx, _, form, want, timeout, random, uploaded, downloaded, left, endpoint, passkey =
     read('<c40BBHI4I4sssBc0Bc0', packed, 41)
@@ -148,16 +147,17 @@ function update_regular(packed, ih, tid)
     reply = add_peers(reply, ih, s4, s6, l4, l6, want, random, form == 1, on_v4, own4, own6, n[7],
       form == 1 and has_derived(call('HGET', torrent, 'joiners')) and tid, dht, tid)
   end
-  if call('PEXPIRE', P .. 'ptimeout:' .. tid .. ':' .. pidx, timeout) == 0 then return end
-  if account and not total_time then -- fails if a field is no whole number
+  local fits, adds = true, account and not total_time
+  if adds then -- fails if a field is no whole number, or the account of a wrong type
     total_time = call('HINCRBY', account, 'total_time', time)
     seed_time = seeding and redis.pcall('HINCRBY', account, 'seed_time', time)
-    if seeding and (type(seed_time) ~= 'number' or seed_time < time or seed_time > MAX_EXACT or total_time < time
-        or total_time > MAX_EXACT) then
-      call('HINCRBY', account, 'total_time', -time)
-      if type(seed_time) == 'number' then call('HINCRBY', account, 'seed_time', -time) end
-      return
-    end
+    fits = not seeding or type(seed_time) == 'number' and seed_time >= time and seed_time <= MAX_EXACT
+      and total_time >= time and total_time <= MAX_EXACT
+  end
+  if not fits or call('PEXPIRE', P .. 'ptimeout:' .. tid .. ':' .. pidx, timeout) == 0 then
+    if adds then call('HINCRBY', account, 'total_time', -time) end
+    if adds and type(seed_time) == 'number' then call('HINCRBY', account, 'seed_time', -time) end
+    return
   end
   if changed or had_speed then
     write_traffic(key, stored, had_speed, had_speed, left, uploaded, downloaded, up, down, elapsed,
