@@ -21,9 +21,8 @@ Address = NewType("Address", bytes)
 Endpoint = NewType("Endpoint", bytes)
 """A packed address and port: 6 bytes (IPv4) or 18 (IPv6)."""
 Digits = NewType("Digits", bytes)
-"""A number from 0 to MAX_COUNT in decimal, without leading zeros, as peers send it and the store keeps it.
-
-It stays text, because converting it twice would cost as much as encoding the whole reply."""
+"""A number from 0 to MAX_COUNT in decimal, without leading zeros, as peers send it and the store keeps it. It stays
+text, because converting it twice would cost as much as encoding the whole reply."""
 
 Accounts = Literal["off", "optional", "required"]
 """Whether announces belong to users: none; those with a known passkey; all, so that others are refused."""
@@ -48,10 +47,8 @@ _6TO4 = b"\x20\x02"
 
 
 class Event(enum.StrEnum):
-    """The event of an announce (BEP 3, and ``paused`` from BEP 21). Unknown and empty ones are updates.
-
-    A string enum, because hashing a plain member runs Python code, at every announce.
-    """
+    """The event of an announce (BEP 3, and ``paused`` from BEP 21). Unknown and empty ones are updates. A string enum,
+    because hashing a plain member runs Python code, at every announce."""
 
     UPDATE = ""
     STARTED = "started"
@@ -61,11 +58,8 @@ class Event(enum.StrEnum):
 
 
 class Announce(NamedTuple):
-    """One announce as the client sent it. Only shapes and ranges are checked.
-
-    A named tuple, like every noun created per announce: immutable like a frozen dataclass, and created in a quarter of
-    the time.
-    """
+    """One announce as the client sent it. Only shapes and ranges are checked. A named tuple, like every noun created
+    per announce: immutable like a frozen dataclass, and created in a quarter of the time."""
 
     info_hash: InfoHash
     peer_id: PeerId
@@ -189,11 +183,9 @@ def is_of_a_host(address: bytes) -> bool:
 
 
 def is_routable(address: bytes) -> bool:
-    """Whether a packed address may be a host on the public internet (global unicast).
-
-    False for private, loopback, link-local, shared (CGNAT), multicast, documentation and reserved addresses, and for
-    any length but 4 and 16 bytes.
-    """
+    """Whether a packed address may be a host on the public internet (global unicast). False for private, loopback,
+    link-local, shared (CGNAT), multicast, documentation and reserved addresses, and for any length but 4 and 16
+    bytes."""
     if len(address) == 4:
         return _is_routable_prefix(address[:3], 4)
     return len(address) == 16 and _is_routable_prefix(address[:8], 16)

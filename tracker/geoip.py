@@ -41,9 +41,8 @@ _PLACES = (*_CITIES, "Country")
 _UNKNOWN_COUNTRY = "ZZ"  # DB-IP's country of unassigned networks
 
 COUNTRY_NAMES: dict[str, str] = json.loads(Path(__file__).with_name("country_names.json").read_text("utf-8"))
-"""English names by ISO 3166-1 alpha-2 code, and XK for Kosovo, as GeoIP databases write them.
-
-tools/world_map.py makes the list."""
+"""English names by ISO 3166-1 alpha-2 code, and XK for Kosovo, as GeoIP databases write them. tools/world_map.py makes
+the list."""
 
 Address = IPv4Address | IPv6Address
 Signature = tuple[int, ...]
@@ -106,11 +105,9 @@ def _is_note(name: str, value: object) -> bool:
 
 
 class GeoIP:
-    """Looks up addresses in the database at ``path``. Without a usable file every address is unknown.
-
-    Each file is logged once. ``misses`` counts lookups of unknown addresses. ``problem`` says why the file at ``path``
-    is not in use; it is empty when the file is in use or ``path`` is None.
-    """
+    """Looks up addresses in the database at ``path``. Without a usable file every address is unknown. Each file is
+    logged once. ``misses`` counts lookups of unknown addresses. ``problem`` says why the file at ``path`` is not in
+    use; it is empty when the file is in use or ``path`` is None."""
 
     def __init__(self, path: Path | str | None) -> None:
         self.misses = 0
@@ -162,11 +159,9 @@ class GeoIP:
         self._database = self._cached_find = None
 
     def refresh(self, *, may_be_incomplete: bool = True) -> None:
-        """Opens a new or replaced file. Call this every few seconds.
-
-        The previous database stays in use until a usable file is there. ``may_be_incomplete``: an unusable file may be
-        half written; it is logged if unchanged at the next look.
-        """
+        """Opens a new or replaced file. Call this every few seconds. The previous database stays in use until a usable
+        file is there. ``may_be_incomplete``: an unusable file may be half written; it is logged if unchanged at the
+        next look."""
         if self._path is None:
             return
         seen = _signature(self._path)
@@ -281,11 +276,9 @@ def _open(path: Path, open_database: Callable[[Path], Any]) -> Any:
 
 
 def _sample(path: Path, *, ipv6: bool) -> None:
-    """Raises _Unusable where one of the first records, or of 40 random ones, is damaged.
-
-    The C reader may crash the process at a map with keys that are not text, or at an unknown type. The pure Python
-    reader, used here, survives them, but takes nearly 20 times as long.
-    """
+    """Raises _Unusable where one of the first records, or of 40 random ones, is damaged. The C reader may crash the
+    process at a map with keys that are not text, or at an unknown type. The pure Python reader, used here, survives
+    them, but takes nearly 20 times as long."""
     with closing(_open(path, lambda file: maxminddb.open_database(file, maxminddb.MODE_MMAP))) as reader:
         try:
             _read_some(reader, IPv4Address, 0)

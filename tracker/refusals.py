@@ -430,10 +430,8 @@ def explained(label: str) -> list[Reason]:
 
 
 class Refusal(ClientError):
-    """A refusal of an announce or a scrape, by the name of a reason. An unknown name is an internal error.
-
-    ``own_text`` is an operator's text, or empty; it replaces the text of reasons that have one.
-    """
+    """A refusal of an announce or a scrape, by the name of a reason. An unknown name is an internal error. ``own_text``
+    is an operator's text, or empty; it replaces the text of reasons that have one."""
 
     def __init__(self, name: str, own_text: str = "") -> None:
         reason = REASONS.get(name) or REASONS["internal error"]
@@ -452,10 +450,8 @@ class SilentlyDropped(Refusal):
 
 
 class Busy(Refusal):
-    """Refused because of overload. The connection is closed after the reply, since each further request costs time.
-
-    The retry times are spread, so that clients do not all return at once.
-    """
+    """Refused because of overload. The connection is closed after the reply, since each further request costs time. The
+    retry times are spread, so that clients do not all return at once."""
 
     def __init__(self) -> None:
         super().__init__("busy")

@@ -2,10 +2,8 @@
 
 
 class TokenBucket:
-    """``burst`` at once, and ``rate`` per second. It is full at ``now``, in seconds from any start.
-
-    A time before the last one counts as the last one.
-    """
+    """``burst`` at once, and ``rate`` per second. It is full at ``now``, in seconds from any start. A time before the
+    last one counts as the last one."""
 
     __slots__ = ("_at", "_left", "burst", "rate")
 

@@ -82,12 +82,10 @@ EVERYWHERE = ("0.0.0.0", "[::]", "*")
 
 
 def announce_urls(context: AdminContext, host: str = "", passkey: str = "") -> list[str]:
-    """The configured ones; else one URL per address for peers, over HTTP, UDP and WebSockets, in this order.
-
-    Wildcard addresses are replaced by ``host``, the Host header of the request. They are left out where that is this
-    machine, which a tunnel may have made of another one. Behind proxies nothing is known. ``passkey`` is part of a
-    user's URL.
-    """
+    """The configured ones; else one URL per address for peers, over HTTP, UDP and WebSockets, in this order. Wildcard
+    addresses are replaced by ``host``, the Host header of the request. They are left out where that is this machine,
+    which a tunnel may have made of another one. Behind proxies nothing is known. ``passkey`` is part of a user's
+    URL."""
     settings = context.settings
     if settings.announce.urls or settings.http.trusted_proxies:
         return settings.announce.urls_of(passkey)

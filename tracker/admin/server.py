@@ -26,11 +26,9 @@ from tracker.wire.proxy import TrustedProxies
 async def serve_admin(
     context: AdminContext, settings: AdminSettings, limits: Limits | None = None
 ) -> AsyncIterator[tuple[str, ...]]:
-    """Serves until the block is left; yields the addresses, with real ports in place of 0.
-
-    Leaving the block closes the sockets, ends event streams, and gives requests in flight a few seconds. Raises
-    StartupError for an address that is not available.
-    """
+    """Serves until the block is left; yields the addresses, with real ports in place of 0. Leaving the block closes the
+    sockets, ends event streams, and gives requests in flight a few seconds. Raises StartupError for an address that is
+    not available."""
     listeners = await open_listeners(settings.listen)
     addresses = tuple(listener.address for listener in listeners)
     try:

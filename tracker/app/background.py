@@ -1,7 +1,5 @@
-"""Wires the background work of a tracker: scoring, jobs, adoption, and pushes to StatHat or StatsD.
-
-Any number of trackers may share a store: leases and markers in it prevent duplicate work.
-"""
+"""Wires the background work of a tracker: scoring, jobs, adoption, and pushes to StatHat or StatsD. Any number of
+trackers may share a store: leases and markers in it prevent duplicate work."""
 
 import asyncio
 import time

@@ -82,10 +82,8 @@ async def open_dht(
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> AsyncIterator[DhtRuntime]:
     """Runs the node if a setting says so, and fills ``runtime``. Raises StartupError where an address cannot be used.
-
     ``prober`` is the process's only one. ``timer`` is the time of the node in seconds from any start; ``sleep`` waits
-    between renewals of the lease.
-    """
+    between renewals of the lease."""
     runtime = runtime or DhtRuntime()
     settings = context.live.current.dht
     if not settings.enabled:

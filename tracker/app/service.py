@@ -1,7 +1,5 @@
-"""The composition root: opens the parts in order, runs their loops, and closes them in reverse order.
-
-Sockets open last and close first.
-"""
+"""The composition root: opens the parts in order, runs their loops, and closes them in reverse order. Sockets open last
+and close first."""
 
 import asyncio
 import secrets

@@ -1,8 +1,5 @@
-"""Starts a tracker, in the order that takes the least time until it serves.
-
-The private store starts first, because it may have much data to load. Meanwhile everything else is imported: that takes
-longer than all later steps.
-"""
+"""Starts a tracker, in the order that takes the least time until it serves. The private store starts first, because it
+may have much data to load. Meanwhile everything else is imported: that takes longer than all later steps."""
 
 import asyncio
 import os
@@ -40,10 +37,8 @@ class ShutdownEvent(asyncio.Event):
 
 
 async def serve(settings: Settings, ready: "Callable[[Banner], None]", read_settings: Callable[[], Settings]) -> None:
-    """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start.
-
-    SIGHUP calls ``read_settings``, which may raise SettingsError, and applies the result.
-    """
+    """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start. SIGHUP calls ``read_settings``, which
+    may raise SettingsError, and applies the result."""
     _disable_core_files()
     loop, stop = asyncio.get_running_loop(), ShutdownEvent()
     reload = Reload(read_settings)

@@ -52,9 +52,7 @@ async def open_web(
     datagrams: Sequence[DatagramSocket] = (),
 ) -> AsyncIterator[tuple[str, ...]]:
     """Serves on ``listeners``, or on those of the settings, and yields their addresses; and over UDP on ``datagrams``.
-
-    It closes all of them. Sockets open last and close first. ``problems`` returns why the tracker is not ready.
-    """
+    It closes all of them. Sockets open last and close first. ``problems`` returns why the tracker is not ready."""
     store, telemetry, settings = context.store, context.telemetry, context.live.current
     telemetry.gauge("announces_waiting", lambda: store.swarms.waiting)
     telemetry.gauge("announces_in_flight", lambda: store.swarms.in_flight)
@@ -101,11 +99,9 @@ def copy_users_on_reconnect(store: Store) -> None:
 
 @dataclass(eq=False)
 class Readiness:
-    """``stopping`` returns whether the shutdown has begun. ``reaper`` is None if another process reaps.
-
-    A tracker is ready while at least one shard is served, and degraded if not all are: Shards.notices names the
-    unavailable ones. ``needs_all`` returns whether they are problems.
-    """
+    """``stopping`` returns whether the shutdown has begun. ``reaper`` is None if another process reaps. A tracker is
+    ready while at least one shard is served, and degraded if not all are: Shards.notices names the unavailable ones.
+    ``needs_all`` returns whether they are problems."""
 
     shards: Shards
     stopping: Callable[[], bool]
@@ -126,10 +122,8 @@ class Readiness:
 
 
 async def open_udp_sockets(settings: Settings, tcp: Sequence[str], processes: int) -> list[list[DatagramSocket]]:
-    """The sockets of each process. ``tcp`` are the addresses of the listeners, with real ports.
-
-    With ``auto`` an address that is not available is skipped with a warning; a named one raises StartupError.
-    """
+    """The sockets of each process. ``tcp`` are the addresses of the listeners, with real ports. With ``auto`` an
+    address that is not available is skipped with a warning; a named one raises StartupError."""
     buffer = settings.udp.receive_buffer_bytes
     sockets: list[list[DatagramSocket]] = [[] for _ in range(processes)]
     try:

@@ -153,9 +153,7 @@ class WebProcess:
 
 class WebProcessPool:
     """Starts, monitors and replaces web processes. ``problems`` returns why the tracker is not ready.
-
-    ``max_unanswered`` and ``module``, the module that a process runs, apply from the next check or start.
-    """
+    ``max_unanswered`` and ``module``, the module that a process runs, apply from the next check or start."""
 
     def __init__(
         self,

@@ -298,10 +298,8 @@ def announce_urls(addresses: Sequence[str], path: str, scheme: str = "http") -> 
 
 
 def outward_address(family: socket.AddressFamily) -> str | None:
-    """This machine's address on its default route, as written in a URL; None without a route.
-
-    Connecting a datagram socket only looks up the route: nothing is sent.
-    """
+    """This machine's address on its default route, as written in a URL; None without a route. Connecting a datagram
+    socket only looks up the route: nothing is sent."""
     target = "192.0.2.1" if family == socket.AF_INET else "2001:db8::1"
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -307,8 +307,7 @@ class Limits:
 
     def decide_alone(self, hits: Sequence[Hit], now: float) -> None:
         """Used when the store did not accept these ``hits``. Stages from the store stay until they end; this process's
-        own counts add to them.
-        """
+        own counts add to them."""
         self.alone = True
         shared = [state for state in self._shared if state.until > now]
         self._take_over([*shared, *self._local.decide(hits, self.max, now)])

@@ -1,7 +1,5 @@
-"""Counts of peers without their addresses: Bloom filters of 2,048 bits with two hashes (BEP 33).
-
-The union of the filters of several nodes counts every peer once.
-"""
+"""Counts of peers without their addresses: Bloom filters of 2,048 bits with two hashes (BEP 33). The union of the
+filters of several nodes counts every peer once."""
 
 import math
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
-"""One lookup: asks ever nearer nodes for a torrent's peers, or for the nodes nearest to an id (BEP 5, BEP 33).
-
-This only decides. The caller sends the queries, and reports answers and failures.
-"""
+"""One lookup: asks ever nearer nodes for a torrent's peers, or for the nodes nearest to an id (BEP 5, BEP 33). This
+only decides. The caller sends the queries, and reports answers and failures."""
 
 from bisect import insort
 from collections.abc import Iterable
@@ -185,8 +183,7 @@ class Lookup:
         return tuple(added)
 
     def _new_candidate(self, node: Node) -> _Candidate | None:
-        """None if the node is unreachable, its network is already present, or all places are taken by nearer
-        nodes."""
+        """None if the node is unreachable, its network is already present, or all places are taken by nearer nodes."""
         address = Address(node.endpoint[:-2])
         number = to_number(node.id)
         network = address if self.private_addresses else network_of(address, 24, 64)

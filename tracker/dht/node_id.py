@@ -1,7 +1,5 @@
-"""Node ids: distance, ids that belong to an address, and this node's own external address (BEP 42).
-
-Ids are 20 bytes in messages, and numbers of 160 bits in tables. The distance of two is their XOR.
-"""
+"""Node ids: distance, ids that belong to an address, and this node's own external address (BEP 42). Ids are 20 bytes in
+messages, and numbers of 160 bits in tables. The distance of two is their XOR."""
 
 from tracker.bittorrent import Address, Endpoint, is_of_a_host, is_routable
 from tracker.wire.krpc import NodeId

@@ -1,8 +1,5 @@
-"""Limits on datagrams: of one address and of all, in and out.
-
-Source addresses can be forged, so nothing that is over a limit is answered, not even with an error. All tables are
-bounded.
-"""
+"""Limits on datagrams: of one address and of all, in and out. Source addresses can be forged, so nothing that is over a
+limit is answered, not even with an error. All tables are bounded."""
 
 from typing import Literal
 

@@ -132,10 +132,8 @@ _CONNTRACK = "netfilter/nf_conntrack_max"
 def check_udp(
     settings: Settings, system: Path = SYSTEM, *, knows_destination: bool = KNOWS_DESTINATION
 ) -> Iterator[Finding]:
-    """What loses packets of a tracker with many peers on this system; nothing where UDP is off or local.
-
-    Without ``knows_destination`` a socket on all addresses may answer from another address than was asked.
-    """
+    """What loses packets of a tracker with many peers on this system; nothing where UDP is off or local. Without
+    ``knows_destination`` a socket on all addresses may answer from another address than was asked."""
     addresses = settings.udp_addresses(settings.http.listen)
     if not any(map(is_public, addresses)):
         return

@@ -38,10 +38,8 @@ class Caller:
 
 
 class Change:
-    """Collects what one call changes. ``touch`` each object before it is changed, then ``record`` once at the end.
-
-    The rows of a batch are read together: ``read_rows`` before and ``note_rows`` after some of them are changed.
-    """
+    """Collects what one call changes. ``touch`` each object before it is changed, then ``record`` once at the end. The
+    rows of a batch are read together: ``read_rows`` before and ``note_rows`` after some of them are changed."""
 
     def __init__(self, store: Store, caller: Caller, operation: str) -> None:
         self._store = store
@@ -56,11 +54,9 @@ class Change:
         self._rows: list[ChangedObject] = []
 
     async def touch(self, kind: Kind, object_id: str) -> None:
-        """Notes an object and its values. Beyond MAX_NAMED, and without an object of this id, it does nothing.
-
-        Where a part of the store is unavailable, the change may be possible all the same. Its entry then has no object,
-        because ``object_id`` may be a passkey.
-        """
+        """Notes an object and its values. Beyond MAX_NAMED, and without an object of this id, it does nothing. Where a
+        part of the store is unavailable, the change may be possible all the same. Its entry then has no object, because
+        ``object_id`` may be a passkey."""
         if len(self._before) < MAX_NAMED:
             try:
                 found_id, values = await snapshot(self._store, kind, object_id)

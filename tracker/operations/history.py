@@ -1,7 +1,5 @@
-"""Charts of the past: which counters and samples each one shows, read for a range of time.
-
-Slices are as long as they must be: the shortest ones that are still kept for the whole range.
-"""
+"""Charts of the past: which counters and samples each one shows, read for a range of time. Slices are as long as they
+must be: the shortest ones that are still kept for the whole range."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -48,10 +46,8 @@ RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a chart: the sum of ``counters`` less the sum of ``without``, per second.
-
-    With ``measured``, the mean or the maximum of that distribution instead.
-    """
+    """A line of a chart: the sum of ``counters`` less the sum of ``without``, per second. With ``measured``, the mean
+    or the maximum of that distribution instead."""
 
     name: str
     label: str
@@ -63,10 +59,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """``lines`` show totals; ``protocol`` and ``family``, where a chart has them, the same by those.
-
-    ``hint`` says what these are.
-    """
+    """``lines`` show totals; ``protocol`` and ``family``, where a chart has them, the same by those. ``hint`` says what
+    these are."""
 
     name: str
     title: str
@@ -212,10 +206,8 @@ def oldest(now: float) -> int:
 
 
 def window_between(since: int, until: int, now: float, min_step: int = 1) -> Window:
-    """The shortest slices that are kept since ``since``, of ``min_step`` seconds or more.
-
-    The range is moved into what can be shown, and is at least MIN_SPAN long.
-    """
+    """The shortest slices that are kept since ``since``, of ``min_step`` seconds or more. The range is moved into what
+    can be shown, and is at least MIN_SPAN long."""
     until = max(min(until, int(now)), oldest(now) + MIN_SPAN)
     since = min(max(since, oldest(now)), until - MIN_SPAN)
     kept = (p for p in PRECISIONS if p >= min_step and oldest_retained(now, p) <= since + p)

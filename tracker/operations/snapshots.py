@@ -30,10 +30,8 @@ Rows = Mapping[str, Row]
 
 
 async def snapshot(store: Store, kind: Kind, object_id: str) -> Snapshot:
-    """The object as it is now; without values if it does not exist. Passkeys are not masked.
-
-    Raises StoreUnavailable, and redis.exceptions.RedisError.
-    """
+    """The object as it is now; without values if it does not exist. Passkeys are not masked. Raises StoreUnavailable,
+    and redis.exceptions.RedisError."""
     try:
         if read := _READERS.get(kind):
             return await read(store, object_id)
@@ -43,10 +41,8 @@ async def snapshot(store: Store, kind: Kind, object_id: str) -> Snapshot:
 
 
 async def read_rows(store: Store, kind: RowKind, object_ids: Sequence[str]) -> Rows:
-    """Those objects that exist, in few round trips. A user's id may be a passkey.
-
-    Raises StoreUnavailable, and redis.exceptions.RedisError.
-    """
+    """Those objects that exist, in few round trips. A user's id may be a passkey. Raises StoreUnavailable, and
+    redis.exceptions.RedisError."""
     if kind == "torrent":
         torrents = await store.torrents.stored([parse_hash(text) for text in dict.fromkeys(object_ids)])
         return {found.info_hash.hex(): found for found in torrents}

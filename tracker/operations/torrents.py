@@ -290,10 +290,8 @@ def state_of(torrent: Torrent) -> State:
 async def find_torrents(
     store: Store, wanted: TorrentFilter, text: str, cursor: str = "", count: int = 100
 ) -> ListPage[Torrent]:
-    """At most ``count`` torrents that fit and match ``text``. A page may be short before the end.
-
-    Without a filter, the text may also be the start of an info hash. Raises ClientError for an invalid cursor.
-    """
+    """At most ``count`` torrents that fit and match ``text``. A page may be short before the end. Without a filter, the
+    text may also be the start of an info hash. Raises ClientError for an invalid cursor."""
     if not text and not wanted.is_selective:
         place = _PLACE.fullmatch(cursor or "f0")
         if place is None:

@@ -27,10 +27,8 @@ _ACCOUNT_TOTALS = {"downloaded": "downloaded", "uploaded": "uploaded", **_STORED
 
 
 async def pending_hit_and_runs(store: Store, offset: int = 0, count: int = 100) -> list[dict[str, Any]]:
-    """``count`` torrents whose users are in the grace period, from ``offset`` on; the next to be decided first.
-
-    They become hit-and-runs at ``at`` (epoch s). Bytes and seconds; ``info_hash`` None: the torrent was removed.
-    """
+    """``count`` torrents whose users are in the grace period, from ``offset`` on; the next to be decided first. They
+    become hit-and-runs at ``at`` (epoch s). Bytes and seconds; ``info_hash`` None: the torrent was removed."""
     found = await store.hit_and_runs.pending(offset, count)
     accounts = await store.users.accounts([(pending.user_id, pending.torrent_id) for pending in found])
     totals = [{n: to_integer(account.get(stored)) for n, stored in _ACCOUNT_TOTALS.items()} for account in accounts]

@@ -33,10 +33,8 @@ def items_of(text: str) -> list[str]:
 
 async def add_items(store: Store, project: str, items: Sequence[NewItem], *, again: bool = False) -> ItemsAdded:
     """Adds items to a project; in one of kind ``seeding`` they are info hashes of registered torrents. For the v2 half
-    of a hybrid torrent its v1 half is added.
-
-    Raises UnknownProject, and ClientError for an invalid item: then none is added.
-    """
+    of a hybrid torrent its v1 half is added. Raises UnknownProject, and ClientError for an invalid item: then none is
+    added."""
     if (await store.work.projects.get(project)).kind == "seeding":
         items = [replace(item, name=parse_hash(item.name).hex()) for item in items]
         counting: list[InfoHash] = []
@@ -51,10 +49,8 @@ async def add_items(store: Store, project: str, items: Sequence[NewItem], *, aga
 
 
 async def purge_items(store: Store, project: str, place: Place, *, before: float | None = None) -> int:
-    """Removes all items of a queue, or finished items, those done before ``before`` (epoch s). Claims stay.
-
-    Raises UnknownProject.
-    """
+    """Removes all items of a queue, or finished items, those done before ``before`` (epoch s). Claims stay. Raises
+    UnknownProject."""
     items = store.work.items
     await store.work.projects.get(project)
     removed, cursor, more = 0, "", True
@@ -72,10 +68,8 @@ def is_address(blocked: str) -> bool:
 
 
 async def policy_preview(store: Store, project: str, *, max_torrents: int | None = None) -> list[Change]:
-    """What a run of the policy would change now in a project of kind ``seeding``, without changing it.
-
-    It looks at ``max_torrents``, or as many as a run. Raises UnknownProject, and ClientError for another kind.
-    """
+    """What a run of the policy would change now in a project of kind ``seeding``, without changing it. It looks at
+    ``max_torrents``, or as many as a run. Raises UnknownProject, and ClientError for another kind."""
     definition = await store.work.projects.get(project)
     if definition.kind != "seeding":
         raise ClientError("only projects of kind seeding have a policy")

@@ -69,12 +69,9 @@ async def open_connection(
     *,
     must_serve: bool = True,
 ) -> AsyncIterator[tuple[Connection, str]]:
-    """Yields the connection, and the server's name and version. ``on_round_trip`` as in Connection.
-
-    Of several nodes of a cluster, the first that answers names the others. Raises StartupError if the server cannot be
-    used; of a cluster, if no shard is served and one ``must_serve``. With ``patience`` it waits for one that is not
-    ready.
-    """
+    """Yields the connection, and the server's name and version. ``on_round_trip`` as in Connection. Of several nodes of
+    a cluster, the first that answers names the others. Raises StartupError if the server cannot be used; of a cluster,
+    if no shard is served and one ``must_serve``. With ``patience`` it waits for one that is not ready."""
     opened = partial(open_unchecked, redis=redis, timeout=timeout, on_round_trip=on_round_trip)
     prefixes = shard_prefixes(redis.prefix, redis.shards)
     async with AsyncExitStack() as stack:
@@ -134,10 +131,8 @@ async def open_unchecked(
     nodes: Sequence[Address] = (),
     ranges: Sequence[SlotRange] = (),
 ) -> AsyncIterator[Connection]:
-    """A connection to a server that another process has checked. The server may be unavailable at the moment.
-
-    ``nodes`` are those of its cluster, if it is part of one; ``ranges`` are the slots that they serve, if known.
-    """
+    """A connection to a server that another process has checked. The server may be unavailable at the moment. ``nodes``
+    are those of its cluster, if it is part of one; ``ranges`` are the slots that they serve, if known."""
     ca_file = str(redis.tls_ca_file) if redis.tls_ca_file else None
     password = redis.sentinel_password
     login = (redis.sentinel_user or None, password.get_secret_value() if password else None)

@@ -227,10 +227,8 @@ _HOST = re.compile(rb"\r\nhost[ \t]*:", re.IGNORECASE).search
 
 
 def with_host(head: bytes) -> bytes:
-    """A complete head, with a Host header added to HTTP/1.1 without one.
-
-    A proxy that passes on the request of an HTTP/1.0 client may have none to send.
-    """
+    """A complete head, with a Host header added to HTTP/1.1 without one. A proxy that passes on the request of an
+    HTTP/1.0 client may have none to send."""
     line, _, headers = head.partition(b"\r\n")
     if not line.endswith(b"1") or _HOST(head):
         return head

@@ -1,8 +1,5 @@
-"""The loggers of modules.
-
-structlog is imported, and the log of a command is set up, with the first line: that takes 50 ms, and most commands log
-nothing. Commands log errors only.
-"""
+"""The loggers of modules. structlog is imported, and the log of a command is set up, with the first line: that takes 50
+ms, and most commands log nothing. Commands log errors only."""
 
 import logging
 from collections.abc import Callable

@@ -1,7 +1,5 @@
-"""What a process asks of the system: the limit of open files, and to take back free memory.
-
-Each connection takes a file, and the default limit of most systems is low.
-"""
+"""What a process asks of the system: the limit of open files, and to take back free memory. Each connection takes a
+file, and the default limit of most systems is low."""
 
 import asyncio
 import ctypes

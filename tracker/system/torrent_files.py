@@ -1,7 +1,5 @@
-"""Kept .torrent files: one file per info hash, in a folder of the data directory that only the owner may read.
-
-The functions block.
-"""
+"""Kept .torrent files: one file per info hash, in a folder of the data directory that only the owner may read. The
+functions block."""
 
 import re
 from contextlib import suppress

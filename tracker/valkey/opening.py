@@ -1,7 +1,5 @@
-"""Opens the server of the store: an external one, or the private one, which is started unless it is running.
-
-This module knows nothing of the store's contents, so a tracker can start its server before it imports the rest.
-"""
+"""Opens the server of the store: an external one, or the private one, which is started unless it is running. This
+module knows nothing of the store's contents, so a tracker can start its server before it imports the rest."""
 
 import asyncio
 import os

@@ -1,7 +1,5 @@
-"""The calls of a claimant to a tracker: request, release, extend, mine, and the download of a .torrent file.
-
-The tracker's answers are untrusted: sizes are bounded, and every field is checked.
-"""
+"""The calls of a claimant to a tracker: request, release, extend, mine, and the download of a .torrent file. The
+tracker's answers are untrusted: sizes are bounded, and every field is checked."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -174,11 +172,9 @@ class WorkApi:
         return f"the tracker refuses the request: {said or 'without a reason'}{hint}"
 
     async def torrent_file(self, url: str, info_hash: str, announce_url: str) -> tuple[bytes, int]:
-        """The .torrent file with this announce URL and no other, and the size of its content in bytes.
-
-        Raises Unavailable and InvalidTorrent. Only URLs that contain the info hash are fetched, so that a tracker
-        cannot make this machine call any address.
-        """
+        """The .torrent file with this announce URL and no other, and the size of its content in bytes. Raises
+        Unavailable and InvalidTorrent. Only URLs that contain the info hash are fetched, so that a tracker cannot make
+        this machine call any address."""
         if not url.startswith(("http://", "https://")) or info_hash not in url.lower():
             raise InvalidTorrent("the tracker sent an invalid URL of a .torrent file")
         try:

@@ -1,7 +1,5 @@
-"""Packed addresses and endpoints (BEP 23 for IPv4, BEP 7 for IPv6), and their readable forms.
-
-All functions are pure: none resolves a name or opens a socket.
-"""
+"""Packed addresses and endpoints (BEP 23 for IPv4, BEP 7 for IPv6), and their readable forms. All functions are pure:
+none resolves a name or opens a socket."""
 
 from collections.abc import Iterator
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton

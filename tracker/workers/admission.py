@@ -17,10 +17,8 @@ from tracker.workers.loop import follow, forever, survive, wait_for
 
 async def clear_on_change(store: Store) -> None:
     """Runs until cancelled. A message on ``t:whitelist`` clears the allow-list's cache, and has the deny list read.
-
-    Users and torrents are not cached: the announce script reads them. A lost message delays a change by at most
-    4 seconds, the lifetime of a cached entry.
-    """
+    Users and torrents are not cached: the announce script reads them. A lost message delays a change by at most 4
+    seconds, the lifetime of a cached entry."""
 
     async def clear(_: bytes | None) -> None:
         store.allow_list_cache.clear()

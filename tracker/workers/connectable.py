@@ -33,9 +33,7 @@ class ConnectableWorker:
 
     async def handle(self, _: object = None) -> None:
         """Handles jobs of the queue ``check_connectable``. May be cancelled, and run in several trackers at once.
-
-        Raises StoreUnavailable and redis.exceptions.RedisError.
-        """
+        Raises StoreUnavailable and redis.exceptions.RedisError."""
         if not self._prober.is_enabled():
             return
         try:

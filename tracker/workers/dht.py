@@ -89,9 +89,7 @@ async def keep_connected(
     sleep: Sleep = asyncio.sleep,
 ) -> None:
     """Runs until cancelled. ``bootstrap`` returns the endpoints to ask while few nodes are good; it resolves names.
-
-    Nodes that stopped answering count as missing: none of them is dropped while no node answers.
-    """
+    Nodes that stopped answering count as missing: none of them is dropped while no node answers."""
 
     async def connect() -> None:
         if len(node.table.good_nodes(timer(), FEW_NODES)) < FEW_NODES:
@@ -147,9 +145,7 @@ class NameLease(Lease):
 @dataclass(eq=False)
 class Forgetter:
     """Makes nodes forget announced and shown torrents that take part no longer, and draws the samples that they show.
-
-    ``nodes`` by 4 and 6; ``timer`` returns their time.
-    """
+    ``nodes`` by 4 and 6; ``timer`` returns their time."""
 
     torrents: DhtTorrents
     nodes: Mapping[int, DhtNode]

@@ -39,12 +39,9 @@ log = Logger("tracker.jobs")
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """How to run the jobs of a queue.
-
-    ``handler(payload)`` runs one job, and raises if it fails. Where ``resumes`` is set, it is ``handler(payload,
-    job)``, and ``job.cursor`` is the cursor that an earlier run saved by Jobs.save_cursor. A handler may be cancelled
-    and run again. It raises Postponed for a job that cannot run yet.
-    """
+    """How to run the jobs of a queue. ``handler(payload)`` runs one job, and raises if it fails. Where ``resumes`` is
+    set, it is ``handler(payload, job)``, and ``job.cursor`` is the cursor that an earlier run saved by
+    Jobs.save_cursor. A handler may be cancelled and run again. It raises Postponed for a job that cannot run yet."""
 
     handler: Callable[..., Awaitable[None]]
     concurrency: int = 1
@@ -81,9 +78,7 @@ class _Run:
 @dataclass(eq=False)
 class JobWorker:
     """Runs the jobs of ``queues``. Enqueues periodic ones once per slot of so many seconds (epoch // seconds).
-
-    ``clock`` gives epoch seconds. To stop gracefully, await ``drain`` and then cancel ``run``.
-    """
+    ``clock`` gives epoch seconds. To stop gracefully, await ``drain`` and then cancel ``run``."""
 
     jobs: Jobs
     connection: Connection
@@ -133,10 +128,8 @@ class JobWorker:
                     await self._write_results()
 
     async def drain(self, seconds: float = STOP_SECONDS) -> None:
-        """Stops claiming.
-
-        Jobs that do not end within ``seconds`` are cancelled and returned; that is not a failed run.
-        """
+        """Stops claiming. Jobs that do not end within ``seconds`` are cancelled and returned; that is not a failed
+        run."""
         self._draining = True
         async with self._calling:  # after a claim that is in progress
             tasks = self._running_tasks()

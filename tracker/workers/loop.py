@@ -97,11 +97,8 @@ async def wait_for(event: asyncio.Event, seconds: float) -> None:
 
 
 async def until_next(seconds: float) -> None:
-    """Waits until the event loop's clock reaches a multiple of ``seconds``, at least a quarter of them.
-
-    The loops of all shards then call the store in the same turn of the event loop, and what they send a node is one
-    write.
-    """
+    """Waits until the event loop's clock reaches a multiple of ``seconds``, at least a quarter of them. The loops of
+    all shards then call the store in the same turn of the event loop, and what they send a node is one write."""
     await asyncio.sleep(pause_until_next(seconds, asyncio.get_running_loop().time()))
 
 

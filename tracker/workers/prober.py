@@ -267,11 +267,9 @@ def network_of(endpoint: Endpoint) -> bytes:
 
 @dataclass(eq=False)
 class Prober:
-    """One for the whole process, as the limits apply to all its probes.
-
-    ``is_enabled`` is asked before each probe, ``count`` counts a name, ``monotonic`` is in seconds, ``randbelow``
-    chooses the piece. ``is_target`` says where a probe may connect; tests allow loopback and nothing else.
-    """
+    """One for the whole process, as the limits apply to all its probes. ``is_enabled`` is asked before each probe,
+    ``count`` counts a name, ``monotonic`` is in seconds, ``randbelow`` chooses the piece. ``is_target`` says where a
+    probe may connect; tests allow loopback and nothing else."""
 
     is_enabled: Callable[[], bool]
     count: Callable[[str], None]

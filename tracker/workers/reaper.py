@@ -71,10 +71,8 @@ log = Logger("tracker.reaper")
 
 class Pace:
     """The pace of one round of the sweep that began at ``began``: the remaining time divided by what remains to visit.
-
     Both are read again after each step, so a round ends in time even if the tracker grows. All times are seconds of one
-    monotonic clock.
-    """
+    monotonic clock."""
 
     def __init__(self, began: float) -> None:
         self._began = began
@@ -118,10 +116,8 @@ class Pauses:
 
 @dataclass(eq=False)
 class Reaper:
-    """``reap_interval`` returns the reap interval (s), ``clock`` epoch seconds, ``timer`` monotonic seconds.
-
-    ``wait`` waits for an event, or so many seconds of ``timer``. ``denied`` returns the prefixes of denied clients.
-    """
+    """``reap_interval`` returns the reap interval (s), ``clock`` epoch seconds, ``timer`` monotonic seconds. ``wait``
+    waits for an event, or so many seconds of ``timer``. ``denied`` returns the prefixes of denied clients."""
 
     reaping: Reaping
     connection: Connection
@@ -282,10 +278,8 @@ class Reaper:
         await self._wait_for_round(0.0 if hurry else began, self.timer())
 
     async def _wait_for_round(self, began: float, ended: float) -> None:
-        """Waits until an interval after the round began, or until a round is requested.
-
-        ``began`` is 0 after an urgent round, so that the next one starts after a tenth of an interval.
-        """
+        """Waits until an interval after the round began, or until a round is requested. ``began`` is 0 after an urgent
+        round, so that the next one starts after a tenth of an interval."""
         while not self._sweep_now.is_set():
             now, grace_until = self.timer(), self._grace_until
             due = max(began + self.interval, ended + self.interval / 10)
@@ -296,10 +290,8 @@ class Reaper:
             await self.wait(self._sweep_now, min(due - now, MAX_PAUSE_SECONDS))
 
     async def sweep_once(self, *, hurry: bool) -> None:
-        """Visits every swarm once. The round is spread over most of an interval, unless ``hurry`` is set.
-
-        An urgent round also pauses after each call: without pauses it would take most of the store's time.
-        """
+        """Visits every swarm once. The round is spread over most of an interval, unless ``hurry`` is set. An urgent
+        round also pauses after each call: without pauses it would take most of the store's time."""
         began, pace, denied = self.timer(), Pace(self.timer()), await self.denied()
         sized_at, logged, cursor, peers = -math.inf, False, 0, NO_PEERS
         while True:
@@ -350,10 +342,8 @@ class Reaper:
         self._sweep_now.set()
 
     async def send_heartbeat(self) -> None:
-        """Reports that a tracker is running.
-
-        After an outage or a step of a clock, all peers get time to announce before one is removed.
-        """
+        """Reports that a tracker is running. After an outage or a step of a clock, all peers get time to announce
+        before one is removed."""
         until = await self.reaping.heartbeat()
         now, left = self.timer(), until + self.reaping.grace_seconds + 1 - self.clock()
         if left > 0 and now + left > self._grace_until + 1:
@@ -378,11 +368,9 @@ class Reaper:
 
 
 async def send_heartbeats(reapings: Sequence[Reaping]) -> None:
-    """The heartbeats of a web process, to all of ``reapings`` until cancelled: peers can announce.
-
-    The background process sends them too, but may be suspended while web processes serve. Without theirs that would
-    look like an outage, and no time in a swarm would count. No shard waits for an unavailable one.
-    """
+    """The heartbeats of a web process, to all of ``reapings`` until cancelled: peers can announce. The background
+    process sends them too, but may be suspended while web processes serve. Without theirs that would look like an
+    outage, and no time in a swarm would count. No shard waits for an unavailable one."""
     every = HEARTBEAT_SECONDS if len(reapings) == 1 else SHARDED_HEARTBEAT_SECONDS
     async with asyncio.TaskGroup() as tasks:
         for each in reapings:

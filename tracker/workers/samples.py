@@ -126,11 +126,8 @@ def due_precisions(now: float) -> list[int]:
 
 
 async def clean_counters(counters: Counters, now: float, page_size: int = PAGE) -> int:
-    """Removes expired slices; returns their number. Call this once a minute.
-
-    It may be cancelled between pages, and run in several trackers at once. Raises StoreUnavailable and
-    redis.exceptions.RedisError.
-    """
+    """Removes expired slices; returns their number. Call this once a minute. It may be cancelled between pages, and run
+    in several trackers at once. Raises StoreUnavailable and redis.exceptions.RedisError."""
     removed = entries = 0
     for precision in due_precisions(now):
         async for page in counters.clean(precision, page_size):

@@ -58,10 +58,8 @@ log = Logger("tracker.scorer")
 
 @dataclass(eq=False)
 class Scorer:
-    """``peers_default`` returns how many peers an announce gets by default.
-
-    ``timer`` is a monotonic clock in seconds, on which ``sleep`` waits. ``ask_seconds`` is the time limit of ``ask``.
-    """
+    """``peers_default`` returns how many peers an announce gets by default. ``timer`` is a monotonic clock in seconds,
+    on which ``sleep`` waits. ``ask_seconds`` is the time limit of ``ask``."""
 
     store: Store
     settings: ScoringSettings
@@ -98,11 +96,9 @@ class Scorer:
                 group.create_task(process(partial(self._process, number), 0.0, "scoring failed"))
 
     async def handle(self, payload: object) -> None:
-        """Handles process_torrent jobs: scores ``{"torrent_id": …}`` now. Raises ClientError for any other payload.
-
-        A torrent outside the ranking is ignored. Raises Postponed for a leased one: the process that holds the lease
-        may have died.
-        """
+        """Handles process_torrent jobs: scores ``{"torrent_id": …}`` now. Raises ClientError for any other payload. A
+        torrent outside the ranking is ignored. Raises Postponed for a leased one: the process that holds the lease may
+        have died."""
         torrent_id = payload.get("torrent_id") if isinstance(payload, Mapping) else None
         text = str(torrent_id) if isinstance(torrent_id, str | int) else ""
         if not (text.isascii() and text.isdigit() and len(text) <= 15):
@@ -165,10 +161,8 @@ class Scorer:
             log.info("scores discarded: lease expired or torrent deleted", torrents=len(results.void))
 
     def _result(self, taken: Taken, others: Mapping[InfoHash, Sequence[Source]]) -> Scored:
-        """Other trackers do not report new peers; their growth since the last scoring is used instead.
-
-        An address seen for the first time is new to the torrent, in whichever swarm it was seen.
-        """
+        """Other trackers do not report new peers; their growth since the last scoring is used instead. An address seen
+        for the first time is new to the torrent, in whichever swarm it was seen."""
         reported = others.get(taken.info_hash, ())
         sources = [Source(taken.seeders + taken.leechers, taken.new, self._max_peers)]
         sources += [replace(other, new=max(other.new, taken.new, other.peers - taken.elsewhere)) for other in reported]
@@ -239,10 +233,8 @@ def checked(payload: Mapping[str, Any]) -> dict[str, float]:
 
 @dataclass(eq=False)
 class Rescore:
-    """The handler of queue ``reprocess``.
-
-    The scan pauses, for ``pause`` s at a time, while ``max_waiting`` jobs wait.
-    """
+    """The handler of queue ``reprocess``. The scan pauses, for ``pause`` s at a time, while ``max_waiting`` jobs
+    wait."""
 
     store: Store
     _: KW_ONLY

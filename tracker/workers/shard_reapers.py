@@ -27,10 +27,7 @@ log = Logger("tracker.shards")
 class LeaseKeeper:
     """Takes and renews the leases of as many shards as are this tracker's share. Leases are in the shards; ``scripts``
     are of the main prefix, where the trackers that share them have leases too. ``token`` names this tracker; ``clock``
-    returns epoch seconds.
-
-    A shard that does not answer keeps its state: no other tracker can take it then.
-    """
+    returns epoch seconds. A shard that does not answer keeps its state: no other tracker can take it then."""
 
     def __init__(
         self, scripts: Scripts, shards: Shards, token: str, clock: Callable[[], float], sleep: Sleep = asyncio.sleep

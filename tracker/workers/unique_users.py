@@ -41,10 +41,8 @@ log = Logger("tracker.unique_users")
 
 @dataclass(eq=False)
 class UniqueUserCounter:
-    """``lookup`` returns the place of an address; ``refresh`` (GeoIP) is called every 10 s.
-
-    ``count`` increments counters by name. ``flush`` takes at most ``flush_seconds``.
-    """
+    """``lookup`` returns the place of an address; ``refresh`` (GeoIP) is called every 10 s. ``count`` increments
+    counters by name. ``flush`` takes at most ``flush_seconds``."""
 
     store: Store
     settings: UniqueSettings

@@ -24,9 +24,7 @@ _ERROR_SECONDS = 60.0
 @dataclass(eq=False)
 class AdoptionWorker:
     """``interval`` returns the seconds per round. ``wanted`` returns whether the tracker has users or an allow-list.
-
-    Without both there is nothing to list.
-    """
+    Without both there is nothing to list."""
 
     main: Shard
     interval: Callable[[], float]
@@ -46,10 +44,8 @@ class AdoptionWorker:
         await forever(next_round, None, failure, error_seconds=_ERROR_SECONDS)
 
     async def round(self, seconds: float) -> None:
-        """Scans every key once, spread over about ``seconds``.
-
-        Raises StoreUnavailable and redis.exceptions.RedisError.
-        """
+        """Scans every key once, spread over about ``seconds``. Raises StoreUnavailable and
+        redis.exceptions.RedisError."""
         if not self.wanted():
             return
         timer = asyncio.get_running_loop().time

@@ -90,10 +90,8 @@ log = Logger("tracker.admin")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The authenticated caller. ``csrf`` must come with forms; empty for a caller with a token.
-
-    ``token_id`` is empty for a session that began with a link, ``address`` for an unknown address.
-    """
+    """The authenticated caller. ``csrf`` must come with forms; empty for a caller with a token. ``token_id`` is empty
+    for a session that began with a link, ``address`` for an unknown address."""
 
     name: str
     role: Role
@@ -328,10 +326,8 @@ class Hosts:
         self._names = {"localhost", "127.0.0.1", "::1"} | self._configured | (listened - {"0.0.0.0", "::"})
 
     def check(self, method: str, path: str, headers: MultiMapping[str], local: str | None = None) -> None:
-        """Raises Problem for an unknown host name, and for a change from another site.
-
-        ``local`` is the local address of the connection.
-        """
+        """Raises Problem for an unknown host name, and for a change from another site. ``local`` is the local address
+        of the connection."""
         given = headers.getall("Host", [])
         if len(given) != 1 or not path.startswith("/"):
             raise Problem(400, detail="exactly one Host header and a path starting with / are required")
@@ -349,11 +345,9 @@ class Hosts:
             raise Problem(403, detail="cross-site request refused")
 
     def _is_ours(self, origin: str, host: str) -> bool:
-        """Whether a page with this origin was served by this port: under the host and port it now sends to.
-
-        A proxy may pass on another Host than the browser sent; then a configured name on the default port is accepted.
-        Another port of the same host is another site, although cookies ignore ports.
-        """
+        """Whether a page with this origin was served by this port: under the host and port it now sends to. A proxy may
+        pass on another Host than the browser sent; then a configured name on the default port is accepted. Another port
+        of the same host is another site, although cookies ignore ports."""
         parts = urlsplit(origin)
         if parts.scheme not in ("http", "https") or f"{parts.scheme}://{parts.netloc}" != origin:
             return False

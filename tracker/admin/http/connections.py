@@ -138,11 +138,9 @@ def _closing(problem: Problem) -> web.Response:
 
 
 class Server(GuardedServer):
-    """Limits the number of connections, so that idle or slow clients do not keep others out.
-
-    Beyond the limit, a connection with an unfinished anonymous body is closed, else the oldest idle one. If there is
-    neither, the new connection serves probes only.
-    """
+    """Limits the number of connections, so that idle or slow clients do not keep others out. Beyond the limit, a
+    connection with an unfinished anonymous body is closed, else the oldest idle one. If there is neither, the new
+    connection serves probes only."""
 
     def __init__(
         self, handler: Handler, limits: Limits, connection: type[Connection], *, request_factory: Any, **options: Any

@@ -40,11 +40,9 @@ def delete_cookies(response: web.Response) -> None:
 
 
 def came_by_tls(request: web.BaseRequest) -> bool:
-    """Whether the browser uses TLS, to a proxy. A client that forges it affects only its own cookie.
-
-    Signs of TLS: the proxy's X-Forwarded-Proto, an https Origin, or Sec-Fetch-Site, which browsers send only over TLS
-    and to loopback hosts.
-    """
+    """Whether the browser uses TLS, to a proxy. A client that forges it affects only its own cookie. Signs of TLS: the
+    proxy's X-Forwarded-Proto, an https Origin, or Sec-Fetch-Site, which browsers send only over TLS and to loopback
+    hosts."""
     headers = request.headers
     forwarded = headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
     if forwarded == "https" or headers.get("Origin", "").startswith("https://"):

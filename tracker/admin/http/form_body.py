@@ -63,11 +63,9 @@ MULTIPART = "multipart/form-data"
 
 
 async def read_form_body(request: web.BaseRequest) -> MultiDictProxy[Field]:
-    """The fields of a form; empty for a body of another type. The request caches its body.
-
-    Forms are decoded as UTF-8 whatever charset they name: some codecs take quadratic time. Raises Problem for a
-    malformed form, and HTTPRequestEntityTooLarge.
-    """
+    """The fields of a form; empty for a body of another type. The request caches its body. Forms are decoded as UTF-8
+    whatever charset they name: some codecs take quadratic time. Raises Problem for a malformed form, and
+    HTTPRequestEntityTooLarge."""
     if request.content_type not in (URL_ENCODED, MULTIPART):
         return MultiDictProxy(MultiDict())
     data = await request.read()

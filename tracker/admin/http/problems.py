@@ -1,8 +1,5 @@
-"""Problem details (RFC 9457): the error responses of the admin port.
-
-A handler raises ``Problem``; this module turns all other exceptions into one. Internal errors are logged, and the
-response shows no details of them.
-"""
+"""Problem details (RFC 9457): the error responses of the admin port. A handler raises ``Problem``; this module turns
+all other exceptions into one. Internal errors are logged, and the response shows no details of them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus

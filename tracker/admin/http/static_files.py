@@ -1,7 +1,5 @@
-"""/static/: the files of the dashboard, served from memory.
-
-They are read once, at startup. A request path is only a key of that table, so it cannot reach other files.
-"""
+"""/static/: the files of the dashboard, served from memory. They are read once, at startup. A request path is only a
+key of that table, so it cannot reach other files."""
 
 import gzip
 import hashlib

@@ -1,8 +1,7 @@
 """GET /metrics for Prometheus: metrics of this tracker, over all its processes, and of its store.
 
 A scrape queries the store with a deadline. Without the store, the metrics of the tracker are still exposed; if it fails
-meanwhile, a part of its own.
-docs/metrics.md lists the metrics and describes access.
+meanwhile, a part of its own. docs/metrics.md lists the metrics and describes access.
 """
 
 import asyncio

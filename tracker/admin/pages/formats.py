@@ -1,7 +1,5 @@
-"""Template filters: format numbers, times and names.
-
-External input stays text, which templates escape; only elements built here are markup.
-"""
+"""Template filters: format numbers, times and names. External input stays text, which templates escape; only elements
+built here are markup."""
 
 import time
 from collections.abc import Callable, Mapping

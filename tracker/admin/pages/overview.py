@@ -79,10 +79,8 @@ _OF_MAIN = ("announces", "scrapes", "joins", "failures", "latency")
 
 
 def quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> float | None:
-    """The quantile ``share`` of a histogram whose last bucket is unbounded; None for an empty one.
-
-    Interpolates within a bucket. Values above the last bound count as that bound.
-    """
+    """The quantile ``share`` of a histogram whose last bucket is unbounded; None for an empty one. Interpolates within
+    a bucket. Values above the last bound count as that bound."""
     wanted, so_far, lower = share * sum(counts), 0.0, 0.0
     if not wanted:
         return None

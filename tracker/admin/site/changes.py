@@ -130,10 +130,8 @@ def action(handler: Handler, operation: str = "") -> Action:
 async def save_torrent(
     call: SiteCall, torrent_id: int, info_hash: InfoHash, fields: Mapping[str, str], rule: RuleChange
 ) -> None:
-    """Registers a torrent with the site's id, or changes it. Its rules that have a name stay as they are.
-
-    Raises Conflict if the id or the info hash is known with another one.
-    """
+    """Registers a torrent with the site's id, or changes it. Its rules that have a name stay as they are. Raises
+    Conflict if the id or the info hash is known with another one."""
     store = call.store
     await call.change.touch("torrent", info_hash.hex())
     known = await store.torrents.get(info_hash)
@@ -174,10 +172,8 @@ async def torrent_of_id(store: Store, torrent_id: int) -> Torrent:
 
 
 async def save_user(call: SiteCall, user_id: int, passkey: str, fields: Mapping[str, Value]) -> None:
-    """Adds a user, or changes one. A passkey that differs replaces the stored one.
-
-    Raises Conflict if another user has the passkey.
-    """
+    """Adds a user, or changes one. A passkey that differs replaces the stored one. Raises Conflict if another user has
+    the passkey."""
     store, who = call.store, str(user_id)
     await call.change.touch("user", who)
     known = await store.users.by_id(who)

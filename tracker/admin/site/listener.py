@@ -52,10 +52,8 @@ async def serve_site(
     context: AdminContext, apply: Callable[[Settings], None], count: Callable[[str], None], limits: Limits | None = None
 ) -> AsyncIterator[tuple[str, ...]]:
     """Serves until the block is left, if a setting says so; yields the addresses, with real ports in place of 0.
-
     ``apply`` receives changed settings, ``count`` the outcome of each call. Raises StartupError for an address that is
-    not available.
-    """
+    not available."""
     rates = Rates(context.telemetry, context.clock)
     listeners = await open_listeners(context.settings.site.listen)
     app = make_app(Site(context, rates, apply, count))

@@ -13,11 +13,8 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Countries by ISO 3166-1 alpha-2 code, and XK for Kosovo.
-
-    ``outlines`` are SVG paths in a view box of ``width`` by ``height``. Countries too small for an outline are in
-    ``dots``, as points in the same units. Some have neither.
-    """
+    """Countries by ISO 3166-1 alpha-2 code, and XK for Kosovo. ``outlines`` are SVG paths in a view box of ``width`` by
+    ``height``. Countries too small for an outline are in ``dots``, as points in the same units. Some have neither."""
 
     width: int
     height: int

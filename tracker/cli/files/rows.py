@@ -154,10 +154,7 @@ def text_of(value: object) -> str:
 
 def kind_of(fields: Mapping[str, object]) -> Kind:
     """By the field ``kind``, else by the identifying field. Denials of torrents and clients, freeleech tokens, and
-    users on torrents need ``kind``.
-
-    Raises ClientError.
-    """
+    users on torrents need ``kind``. Raises ClientError."""
     named = fields.get("kind")
     if named is not None:
         for kind in KINDS:

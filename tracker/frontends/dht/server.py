@@ -1,7 +1,5 @@
-"""The sockets of the DHT: one per address family, in the background process.
-
-Datagrams go to the node, which decides (tracker/dht/node.py). Queries about a torrent wait until the store was read.
-"""
+"""The sockets of the DHT: one per address family, in the background process. Datagrams go to the node, which decides
+(tracker/dht/node.py). Queries about a torrent wait until the store was read."""
 
 import asyncio
 import contextlib

@@ -1,7 +1,5 @@
-"""The live view: finished items as server-sent events. ``Last-Event-ID`` is an id of the log, so none is missed.
-
-All streams of a project share one reading of the log and of the counts of items per second.
-"""
+"""The live view: finished items as server-sent events. ``Last-Event-ID`` is an id of the log, so none is missed. All
+streams of a project share one reading of the log and of the counts of items per second."""
 
 import asyncio
 import re

@@ -130,11 +130,9 @@ class Audit(Part):
         return False
 
     async def page(self, wanted: AuditFilter, cursor: str = "", limit: int = 100) -> tuple[list[AuditEntry], str]:
-        """The newest ``limit`` entries that match, older than the one with the id ``cursor`` if there is one.
-
-        Also returns the next cursor, empty at the end. Reads at most MAX_SCANNED entries, so a page may have fewer than
-        ``limit`` entries, or none, and be followed by others. Raises ClientError for a malformed cursor.
-        """
+        """The newest ``limit`` entries that match, older than the one with the id ``cursor`` if there is one. Also
+        returns the next cursor, empty at the end. Reads at most MAX_SCANNED entries, so a page may have fewer than
+        ``limit`` entries, or none, and be followed by others. Raises ClientError for a malformed cursor."""
         if cursor and not _CURSOR.fullmatch(cursor):
             raise ClientError("not a cursor of the audit log")
         end, found = f"({cursor}" if cursor else "", list[AuditEntry]()

@@ -1,7 +1,5 @@
-"""The allow-list and the deny list of clients, by peer-id prefix, and what a process has read of them.
-
-Several shards have copies of both, which a tracker reads that starts without the main prefix.
-"""
+"""The allow-list and the deny list of clients, by peer-id prefix, and what a process has read of them. Several shards
+have copies of both, which a tracker reads that starts without the main prefix."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -69,10 +67,8 @@ class AllowList(_List):
         return None if found is None else clean_text(found.decode("utf-8", "replace"))
 
     async def page(self, cursor: int, count: int = 100) -> tuple[int, list[tuple[bytes, str]]]:
-        """Returns (next cursor, about ``count`` pairs (prefix, name)). Cursor 0 begins and ends the walk.
-
-        A prefix whose hash a site deleted is left out.
-        """
+        """Returns (next cursor, about ``count`` pairs (prefix, name)). Cursor 0 begins and ends the walk. A prefix
+        whose hash a site deleted is left out."""
         after, prefixes = await self._connection.command("SSCAN", self._keys.allowed_clients(), cursor, "COUNT", count)
         hashes = [self._keys.allowed_client(prefix) for prefix in prefixes]
         asked = [("EXISTS", key) for key in hashes] + [("HGET", key, "name") for key in hashes]
@@ -81,10 +77,8 @@ class AllowList(_List):
         return int(after), [pair for pair, exists in zip(pairs, found, strict=False) if exists == 1]
 
     async def allowed_prefixes(self, peer_id: PeerId) -> list[bytes]:
-        """Returns the prefixes of ``peer_id`` that are allowed.
-
-        The hash of a prefix is enough, as a site may write it directly. The call adds such a prefix to the list.
-        """
+        """Returns the prefixes of ``peer_id`` that are allowed. The hash of a prefix is enough, as a site may write it
+        directly. The call adds such a prefix to the list."""
 
         async def read(shard: Shard) -> list[bytes]:
             prefixes = [peer_id[:length] for length in range(1, HASH_LENGTH + 1)]
@@ -121,11 +115,9 @@ class _Cache:
 
 
 class AllowListCache:
-    """A cache of the allow-list in one process. It lives for at most STALE_SECONDS, or until ``clear``.
-
-    It stores the prefixes of allowed peers, so one lookup serves all peers with the same client. ``clock`` returns
-    seconds and never goes back.
-    """
+    """A cache of the allow-list in one process. It lives for at most STALE_SECONDS, or until ``clear``. It stores the
+    prefixes of allowed peers, so one lookup serves all peers with the same client. ``clock`` returns seconds and never
+    goes back."""
 
     def __init__(self, allow_list: AllowList, clock: Callable[[], float]) -> None:
         self._allow_list = allow_list
@@ -178,10 +170,8 @@ class DenyList(_List):
         self._end_removal = end_removal
 
     async def add(self, prefix: bytes, reason: str = "") -> None:
-        """Refuses peers whose id begins with ``prefix``. Clients show ``reason``; without one, a default text.
-
-        Raises ClientError if ``prefix`` is not 1 to 20 bytes long, Conflict if the list is full.
-        """
+        """Refuses peers whose id begins with ``prefix``. Clients show ``reason``; without one, a default text. Raises
+        ClientError if ``prefix`` is not 1 to 20 bytes long, Conflict if the list is full."""
         check_prefix(prefix)
         key = self._keys.denied_clients()
         is_known, size = await self._connection.pipeline(("HEXISTS", key, prefix), ("HLEN", key))
@@ -199,10 +189,8 @@ class DenyList(_List):
         return bool(existed)
 
     async def page(self, cursor: int, count: int = 100) -> tuple[int, list[tuple[bytes, str]]]:
-        """Returns (next cursor, about ``count`` pairs (prefix, reason)). Cursor 0 begins and ends the walk.
-
-        A small list comes in one page, whatever ``count`` is.
-        """
+        """Returns (next cursor, about ``count`` pairs (prefix, reason)). Cursor 0 begins and ends the walk. A small
+        list comes in one page, whatever ``count`` is."""
         after, flat = await self._connection.command("HSCAN", self._keys.denied_clients(), cursor, "COUNT", count)
         return int(after), self._pairs(flat[::2], flat[1::2])
 

@@ -1,8 +1,5 @@
 """Rate limits across processes: adds up what the processes of all hosts have counted, and returns the sources over a
-limit.
-
-State is bounded: at most MAX_SOURCES count in a minute, and at most MAX_STATES hold at a time.
-"""
+limit. State is bounded: at most MAX_SOURCES count in a minute, and at most MAX_STATES hold at a time."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -44,9 +41,7 @@ class RateLimitStore(Part):
 
     async def count_hits(self, hits: Sequence[Hit], limits: Mapping[str, int]) -> list[RateLimitState]:
         """Adds hits up and returns all states that hold now. ``limits`` is how many hits each limit allows in a minute.
-
-        Raises StoreUnavailable; the hits are lost then.
-        """
+        Raises StoreUnavailable; the hits are lost then."""
         argv: list[Argument] = [int(self._clock()), WINDOW_SECONDS, HOLD_SECONDS, MAX_SOURCES, MAX_STATES]
         for hit in hits:
             argv += (f"{hit.limit} {hit.subject}", hit.number, limits[hit.limit])

@@ -92,11 +92,9 @@ class Tokens(StorePart):
     async def create(
         self, name: str, role: Role, *, expires: int | None = None, addresses: Sequence[str] = ()
     ) -> tuple[Token, str]:
-        """Creates a token and returns it with its text, which is not stored.
-
-        ``expires`` is epoch seconds, ``addresses`` are addresses or networks. Raises ClientError if a value is invalid,
-        Conflict if the name is taken or if there are too many tokens.
-        """
+        """Creates a token and returns it with its text, which is not stored. ``expires`` is epoch seconds,
+        ``addresses`` are addresses or networks. Raises ClientError if a value is invalid, Conflict if the name is taken
+        or if there are too many tokens."""
         name, now = name.strip(), self._now()
         if not (0 < len(name) <= NAME_LENGTH and name.isprintable()) or _TOKEN_ID.fullmatch(name):
             raise ClientError(f"a token name is 1 to {NAME_LENGTH} printable characters, and not a token id")
@@ -188,10 +186,8 @@ class Tokens(StorePart):
         return secret
 
     async def sign_in_by_link(self, secret: str, seconds: int) -> tuple[Session, str] | None:
-        """Starts a session of ``seconds`` and returns it with its secret.
-
-        None if the link is unknown, used or expired.
-        """
+        """Starts a session of ``seconds`` and returns it with its secret. None if the link is unknown, used or
+        expired."""
         if not _SECRET.fullmatch(secret):
             return None
         ends = await self._connection.command("GETDEL", self._keys.admin_link(_digest(secret)))
@@ -200,10 +196,8 @@ class Tokens(StorePart):
         return await self._sign_in(LINK_NAME, "admin", "", self._now() + seconds)
 
     async def sign_in_by_token(self, text: str, seconds: int, address: Address = UNKNOWN) -> tuple[Session, str] | None:
-        """Starts a session with the role of a token, and returns it with its secret. None if the token is invalid.
-
-        The session ends with the token, and is valid only for its addresses.
-        """
+        """Starts a session with the role of a token, and returns it with its secret. None if the token is invalid. The
+        session ends with the token, and is valid only for its addresses."""
         token = await self.verify(text, address)
         if token is None:
             return None
@@ -221,10 +215,8 @@ class Tokens(StorePart):
         return session, secret
 
     async def session(self, secret: str, address: Address = UNKNOWN) -> Session | None:
-        """Returns the session with this secret.
-
-        None if it is unknown or expired, or if its token was revoked or does not admit ``address``.
-        """
+        """Returns the session with this secret. None if it is unknown or expired, or if its token was revoked or does
+        not admit ``address``."""
         if not _SECRET.fullmatch(secret):
             return None
         names = ("name", "csrf", "token", "ends", "role")

@@ -105,10 +105,8 @@ class Stream(NamedTuple):
 
 
 class Changes(StorePart):
-    """``max_changes`` returns about how many changes a shard keeps.
-
-    Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError.
-    """
+    """``max_changes`` returns about how many changes a shard keeps. Every method raises StoreUnavailable when the store
+    does not reply, else redis.exceptions.RedisError."""
 
     def __init__(self, shards: Shards, max_changes: Callable[[], int]) -> None:
         super().__init__(shards)

@@ -1,7 +1,5 @@
-"""The state of webhooks: up to which change each URL has everything, and how its deliveries went.
-
-One tracker at a time delivers to a URL: it holds a lease, which ends when that tracker dies.
-"""
+"""The state of webhooks: up to which change each URL has everything, and how its deliveries went. One tracker at a time
+delivers to a URL: it holds a lease, which ends when that tracker dies."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -43,10 +41,8 @@ def receiver_of(url: str) -> str:
 
 
 class Webhooks(Part):
-    """``clock`` returns epoch seconds; ``feed``: the changes that are delivered.
-
-    Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError.
-    """
+    """``clock`` returns epoch seconds; ``feed``: the changes that are delivered. Every method raises StoreUnavailable
+    when the store does not reply, else redis.exceptions.RedisError."""
 
     def __init__(self, shard: Shard, clock: Callable[[], float], feed: Changes) -> None:
         super().__init__(shard, clock)

@@ -55,8 +55,7 @@ def too_old(info: Mapping[str, str]) -> str:
 async def check_server(server: Server, shown: str, timeout: float = 2.0) -> tuple[str, bool]:
     """Its name with the version, and whether it is part of a cluster. ``shown`` is its address as it may be printed (no
     password). Raises StoreNotReady when it gives no answer in time (s) or refuses work for now, StartupError when it is
-    unusable.
-    """
+    unusable."""
     try:
         async with asyncio.timeout(timeout):
             raw = await server.execute("INFO", "server", "cluster")

@@ -1,7 +1,5 @@
-"""What a node of the DHT says about itself every few seconds, for people. It is the hash ``t:dht:<node>``.
-
-A site may write this key too, so a value may be invalid.
-"""
+"""What a node of the DHT says about itself every few seconds, for people. It is the hash ``t:dht:<node>``. A site may
+write this key too, so a value may be invalid."""
 
 import json
 import re

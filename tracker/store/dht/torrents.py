@@ -91,10 +91,8 @@ class DhtTorrents(StorePart):
 
     async def thin_page(self, rank: int, now: int, *, all_torrents: bool) -> tuple[int, list[ThinSwarm]]:
         """Reads a page of the register, in the order of seeders, the fewest first, from ``rank`` on. Returns how many
-        torrents it has, and those of them that are due for a lookup.
-
-        The register of each shard follows that of the shard before. A shard that becomes unavailable meanwhile shifts
-        the ranks of the others."""
+        torrents it has, and those of them that are due for a lookup. The register of each shard follows that of the
+        shard before. A shard that becomes unavailable meanwhile shifts the ranks of the others."""
         sizes = await self._shards.each(lambda shard: ("ZCARD", shard.keys.index("seeders")))
         for shard, size in sizes.items():
             if rank < size:

@@ -49,11 +49,9 @@ class QueueFull(Conflict):
 
 
 class Jobs(Part):
-    """The queues under one key prefix. ``clock`` returns epoch seconds.
-
-    ``count`` receives ``jobs.<queue>.<status>`` for each job that enters the status. ``observe`` receives (name,
-    seconds): ``jobs.<queue>.wait_seconds`` for the waiting time, ``jobs.<queue>.run_seconds`` for the run time.
-    """
+    """The queues under one key prefix. ``clock`` returns epoch seconds. ``count`` receives ``jobs.<queue>.<status>``
+    for each job that enters the status. ``observe`` receives (name, seconds): ``jobs.<queue>.wait_seconds`` for the
+    waiting time, ``jobs.<queue>.run_seconds`` for the run time."""
 
     def __init__(
         self,
@@ -88,9 +86,8 @@ class Jobs(Part):
         """Adds jobs, MAX_BATCH per script call. A job with the same payload that waits or runs stays unchanged.
 
         Without ``priority``, jobs have that of the queue. ``run_after`` and ``deadline`` are epoch seconds: a job runs
-        neither before ``run_after`` nor from
-        ``deadline`` on. Raises QueueFull if not all jobs fit into the queue; a later call adds the rest. Raises
-        ValueError for an invalid queue name, priority or payload.
+        neither before ``run_after`` nor from ``deadline`` on. Raises QueueFull if not all jobs fit into the queue; a
+        later call adds the rest. Raises ValueError for an invalid queue name, priority or payload.
         """
         check_queue(queue)
         if priority is not None and not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
@@ -122,11 +119,8 @@ class Jobs(Part):
         return enqueued
 
     async def enqueue_slot(self, queue: str, start: float, seconds: float) -> Enqueued | None:
-        """Adds the job of the time slot from ``start`` (epoch s) on, ``seconds`` long.
-
-        A slot gets only one job, even if several trackers call this. None if it has its job already, or if the queue
-        is full.
-        """
+        """Adds the job of the time slot from ``start`` (epoch s) on, ``seconds`` long. A slot gets only one job, even
+        if several trackers call this. None if it has its job already, or if the queue is full."""
         check_queue(queue)
         argv: list[Argument] = [self._now_ms(), self.limits.max_waiting, queue, *self._priority(queue)]
         argv += (int(start * 1000), int(seconds * 1000), self.limits.max_retries)
@@ -138,11 +132,9 @@ class Jobs(Part):
     # Claim and finish
 
     async def claim(self, wants: Mapping[str, tuple[int, int]]) -> list[Claimed]:
-        """Claims jobs to run. ``wants`` maps a queue to (max running jobs on all workers, how many of these the
-        caller has not running); what the store has for the queue goes before the first.
-
-        The call also processes the ended leases, delays and deadlines of these queues, so no other job needs to.
-        """
+        """Claims jobs to run. ``wants`` maps a queue to (max running jobs on all workers, how many of these the caller
+        has not running); what the store has for the queue goes before the first. The call also processes the ended
+        leases, delays and deadlines of these queues, so no other job needs to."""
         now = self._now_ms()
         until = now + int(self.limits.lease_seconds * 1000)
         argv: list[Argument] = [now, until, self.limits.max_kept]
@@ -233,11 +225,9 @@ class Jobs(Part):
         return parse_job(await self._connection.command("HMGET", self._keys.job(id), *FIELDS))
 
     async def page(self, queue: str, status: str, offset: int, count: int) -> list[Job]:
-        """Returns ``count`` jobs of one status from ``offset`` on.
-
-        Finished jobs are ordered newest first, waiting jobs by the time they may run, running jobs by the end of
-        their lease. Jobs with equal times are in an arbitrary order.
-        """
+        """Returns ``count`` jobs of one status from ``offset`` on. Finished jobs are ordered newest first, waiting jobs
+        by the time they may run, running jobs by the end of their lease. Jobs with equal times are in an arbitrary
+        order."""
         order = ("REV",) if status in FINISHED else ()
         ids = await self._connection.command(
             "ZRANGE", self._keys.queue_jobs(queue, status), offset, offset + count - 1, *order
@@ -255,10 +245,8 @@ class Jobs(Part):
     # Retry and delete
 
     async def retry(self, id: str) -> None:
-        """Queues a failed job again with all its retries, or a job that waits for a retry at once.
-
-        Raises NotFound if the job is unknown, Conflict if it has another status or the same job waits or runs already.
-        """
+        """Queues a failed job again with all its retries, or a job that waits for a retry at once. Raises NotFound if
+        the job is unknown, Conflict if it has another status or the same job waits or runs already."""
         answer = (await self._scripts.retry([self._now_ms(), id])).decode()
         if answer == "unknown":
             raise NotFound("unknown job")
@@ -270,12 +258,8 @@ class Jobs(Part):
         self._count(f"jobs.{(queue or b'').decode('ascii', 'replace')}.pending")
 
     async def purge(self, queue: str, status: str, before: float | None = None) -> int:
-        """Deletes the jobs of one status. Returns how many.
-
-        ``before`` (epoch s): only jobs that finished by then, or waiting ones that may run by then.
-
-        Raises ClientError for running jobs and for an unknown status.
-        """
+        """Deletes the jobs of one status. Returns how many. ``before`` (epoch s): only jobs that finished by then, or
+        waiting ones that may run by then. Raises ClientError for running jobs and for an unknown status."""
         if status not in STATUSES or status == "running":
             raise ClientError("running jobs cannot be purged")
         limit = "+inf" if before is None else int(before * 1000)

@@ -26,9 +26,7 @@ class Lease:
 
     async def hold(self) -> int:
         """Takes or extends it. Returns how many leases of the kind are held now; 0: another tracker has this one.
-
-        Raises StoreUnavailable and redis.exceptions.RedisError.
-        """
+        Raises StoreUnavailable and redis.exceptions.RedisError."""
         held: int = await self._scripts.hold_lease([*self._what, int(self._clock()), self.seconds])
         self.held = held > 0
         return held

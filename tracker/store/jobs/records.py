@@ -31,10 +31,8 @@ _QUEUE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _EXACT = 2**53
 
 Outcome = Literal["completed", "failed", "fatal", "returned", "postponed"]
-"""The outcome of a run. ``failed`` is retried while retries are left; ``fatal`` is not.
-
-``returned`` and ``postponed`` do not count as runs: the job returns to the queue at once, or after a delay.
-"""
+"""The outcome of a run. ``failed`` is retried while retries are left; ``fatal`` is not. ``returned`` and ``postponed``
+do not count as runs: the job returns to the queue at once, or after a delay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +121,8 @@ class Result(NamedTuple):
 
 
 def canonical_json(payload: Mapping[str, Any]) -> str:
-    """Returns the canonical JSON of ``payload``: sorted keys, no spaces, whole numbers without a fraction.
-
-    Raises ValueError if JSON cannot represent the payload, or if it exceeds MAX_PAYLOAD_BYTES.
-    """
+    """Returns the canonical JSON of ``payload``: sorted keys, no spaces, whole numbers without a fraction. Raises
+    ValueError if JSON cannot represent the payload, or if it exceeds MAX_PAYLOAD_BYTES."""
     try:
         plain = json.loads(json.dumps(payload, allow_nan=False), parse_float=_number)
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))

@@ -1,7 +1,6 @@
 """Copies keys into a store with another number of shards: whole, or by entries, each to the shard of its torrent.
-
-Whatever is copied twice is the same afterwards, except that a peer may then be in a due list twice, which does no harm.
-"""
+Whatever is copied twice is the same afterwards, except that a peer may then be in a due list twice, which does no
+harm."""
 
 import asyncio
 from collections import defaultdict

@@ -1,7 +1,5 @@
-"""Builds all keys of the store. table/ lists the type, content, lifetime and writers of each key.
-
-The scripts in lua/ build keys as well: they receive the prefix and follow the same table.
-"""
+"""Builds all keys of the store. table/ lists the type, content, lifetime and writers of each key. The scripts in lua/
+build keys as well: they receive the prefix and follow the same table."""
 
 from binascii import crc_hqx
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
-"""The shards of a store: which one has a torrent, and calls to several of them.
-
-A shard is a key prefix with everything of its torrents and their peers. The first byte of an info hash decides.
-"""
+"""The shards of a store: which one has a torrent, and calls to several of them. A shard is a key prefix with everything
+of its torrents and their peers. The first byte of an info hash decides."""
 
 import asyncio
 import time

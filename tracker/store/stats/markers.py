@@ -24,20 +24,15 @@ _PAGES = 20
 
 
 class Markers(StorePart):
-    """The markers of all shards. ``clock`` returns epoch seconds.
-
-    Every method raises StoreUnavailable and redis.exceptions.RedisError.
-    """
+    """The markers of all shards. ``clock`` returns epoch seconds. Every method raises StoreUnavailable and
+    redis.exceptions.RedisError."""
 
     async def refused_joins(self) -> int:
         return whole(await self._connection.command("HGET", self._keys.failures(), "store full"))
 
     async def make_room(self) -> AsyncIterator[int]:
         """Deletes markers until memory use is at TARGET_SHARE, or no marker is left. Another shard that is unavailable
-        keeps its markers.
-
-        Yields the total of deleted markers after each page.
-        """
+        keeps its markers. Yields the total of deleted markers after each page."""
         deleted = 0
         for shard in self._shards.all:
             with suppress(*() if shard is self._shards.main else (StoreUnavailable,)):

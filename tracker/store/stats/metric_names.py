@@ -45,9 +45,7 @@ NOWHERE = PlaceNames()
 @lru_cache(maxsize=16_384)
 def place_names(country: str, city: str, postcode: str) -> PlaceNames:
     """Converts the names from a GeoIP database, with ``country`` in English, to metric names. Empty means unknown.
-
-    Without a country, city and postcode are left out, as different places share such names.
-    """
+    Without a country, city and postcode are left out, as different places share such names."""
     if not country:
         return NOWHERE
     return PlaceNames(

@@ -23,10 +23,8 @@ counted."""
 
 @dataclass(frozen=True, slots=True)
 class OutboxBatch:
-    """Values of one minute (its start in epoch s) to send; ``token`` identifies the lease.
-
-    Names are bytes as stored, so that a malformed one can be deleted too.
-    """
+    """Values of one minute (its start in epoch s) to send; ``token`` identifies the lease. Names are bytes as stored,
+    so that a malformed one can be deleted too."""
 
     minute: int
     token: bytes
@@ -39,10 +37,8 @@ class Outbox(StorePart):
     StoreUnavailable when the main store does not reply, else redis.exceptions.RedisError."""
 
     async def take(self, now: float, limit: int, seconds: float) -> list[OutboxBatch]:
-        """Leases at most ``limit`` values of past minutes for ``seconds``, oldest first.
-
-        Return them by ``acknowledge``, ``drop`` or ``release``.
-        """
+        """Leases at most ``limit`` values of past minutes for ``seconds``, oldest first. Return them by
+        ``acknowledge``, ``drop`` or ``release``."""
         others = await self._waiting_in_others()
         batches: list[OutboxBatch] = []
         for part, shard in enumerate(self._shards.all):

@@ -1,7 +1,5 @@
-"""Samples of refused announces: the last few of each reason, with client and torrent, for the dashboard.
-
-They are a sample, not a log: at most MAX_KEPT of each reason are kept. No address and no passkey is in them.
-"""
+"""Samples of refused announces: the last few of each reason, with client and torrent, for the dashboard. They are a
+sample, not a log: at most MAX_KEPT of each reason are kept. No address and no passkey is in them."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,5 @@
-"""Slices of time, and distributions of measured values: arithmetic only.
-
-An event belongs to one slice of each precision. The last RETAINED slices of each precision are kept, including the
-current one.
-"""
+"""Slices of time, and distributions of measured values: arithmetic only. An event belongs to one slice of each
+precision. The last RETAINED slices of each precision are kept, including the current one."""
 
 import math
 from collections.abc import Sequence
@@ -57,10 +54,8 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Distribution | None":
-        """None without finite values.
-
-        It sums differences from the first value: that is exact for large values close together, and for equal values.
-        """
+        """None without finite values. It sums differences from the first value: that is exact for large values close
+        together, and for equal values."""
         if not math.isfinite(sum(values)):
             values = [value for value in values if math.isfinite(value)]
         if not values:

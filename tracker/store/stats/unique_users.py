@@ -178,10 +178,8 @@ class UniqueUsers(StorePart):
         return [(scope, LeaderboardEntry(name, users)) for scope, _, name, users in parted]
 
     async def torrents_at(self, scope: str, place: str, candidates: int = 1000) -> list[LeaderboardEntry]:
-        """Torrents by their users from a place, of all time, most users first. ``scope`` is one of SCOPES.
-
-        Only the ``candidates`` torrents with the most users are looked at.
-        """
+        """Torrents by their users from a place, of all time, most users first. ``scope`` is one of SCOPES. Only the
+        ``candidates`` torrents with the most users are looked at."""
         torrents = [entry.name for entry in await self.top("torrents", ALL_TIME, candidates)]
         known = [InfoHash(bytes.fromhex(name)) for name in torrents if _HASH.fullmatch(name)]
         of, member = self._shards.of, f"{scope}.{place}"
@@ -194,10 +192,8 @@ class UniqueUsers(StorePart):
         return sorted(entries, key=lambda entry: (-entry.users, entry.name))
 
     async def flush(self) -> AsyncIterator[int]:
-        """Deletes all counts, markers, estimates and leaderboards of unique users; yields the number of keys so far.
-
-        It keeps torrents, scores, counters and the outbox. Users who join meanwhile may count again later.
-        """
+        """Deletes all counts, markers, estimates and leaderboards of unique users; yields the number of keys so far. It
+        keeps torrents, scores, counters and the outbox. Users who join meanwhile may count again later."""
         removed = 0
         for shard in self._shards.all:
             async for number in _flush(shard):

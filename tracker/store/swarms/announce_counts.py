@@ -1,7 +1,5 @@
-"""Counts announces by user and by torrent, and adds them every few seconds.
-
-Adding each to its torrent at once would cost a twelfth of its time in the store.
-"""
+"""Counts announces by user and by torrent, and adds them every few seconds. Adding each to its torrent at once would
+cost a twelfth of its time in the store."""
 
 import asyncio
 from collections import Counter

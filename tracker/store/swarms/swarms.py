@@ -1,8 +1,5 @@
-"""The swarms: applies announces, and reads the counts for scrapes.
-
-Both go to the shard of their torrents in batches (batching.py); each announce is one atomic part of a script. Scrapes
-of torrents in several shards are put together.
-"""
+"""The swarms: applies announces, and reads the counts for scrapes. Both go to the shard of their torrents in batches
+(batching.py); each announce is one atomic part of a script. Scrapes of torrents in several shards are put together."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence

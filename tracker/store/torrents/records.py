@@ -1,7 +1,5 @@
-"""Parses stored torrents, peers, history points and denials.
-
-A site may write these keys too, so a value may be invalid.
-"""
+"""Parses stored torrents, peers, history points and denials. A site may write these keys too, so a value may be
+invalid."""
 
 import re
 from collections.abc import Mapping

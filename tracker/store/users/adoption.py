@@ -1,7 +1,5 @@
-"""Adopts users and allowed clients that a site wrote into the store directly: finds unlisted ones and lists them.
-
-Lists users by their names too, which a site may have written or changed.
-"""
+"""Adopts users and allowed clients that a site wrote into the store directly: finds unlisted ones and lists them. Lists
+users by their names too, which a site may have written or changed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -32,10 +32,8 @@ class Freeleech(StorePart):
 
     async def give(self, user_id: str, torrent_id: str, until: int | None = None) -> None:
         """Gives a token, which ends never or at ``until`` (epoch s), or changes the end of the one that the user has
-        for the torrent.
-
-        Raises ClientError for an end in the past, for an unknown user, and when the user has MAX_TOKENS.
-        """
+        for the torrent. Raises ClientError for an end in the past, for an unknown user, and when the user has
+        MAX_TOKENS."""
         end = _NEVER if until is None else until
         if not self._clock() < end <= _NEVER:
             raise ClientError("a freeleech token must end in the future")

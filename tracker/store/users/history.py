@@ -85,10 +85,8 @@ class UserHistory(StorePart):
 
     async def save(self, rows: Sequence[Mapping[str, Any]], *, add_to_totals: bool = False) -> list[bool | ClientError]:
         """Writes rows with user_id, torrent_id and fields of History, and returns of each whether it is new, or why it
-        changed nothing. A field that is missing stays as it is.
-
-        The totals of users and torrents stay as they are, or get what a row changes with ``add_to_totals``.
-        """
+        changed nothing. A field that is missing stays as it is. The totals of users and torrents stay as they are, or
+        get what a row changes with ``add_to_totals``."""
         await self._copies.copy_to_all()
         found: list[bool | ClientError] = []
         for some in in_parts(rows, ROWS_A_CALL):

@@ -35,11 +35,8 @@ class Pending(NamedTuple):
 
 
 class HitAndRuns(StorePart):
-    """The work that no announce does. ``clock`` returns epoch seconds.
-
-    ``drop`` walks through all users with hit-and-runs, a page of each shard per call. Each process keeps its own
-    positions.
-    """
+    """The work that no announce does. ``clock`` returns epoch seconds. ``drop`` walks through all users with
+    hit-and-runs, a page of each shard per call. Each process keeps its own positions."""
 
     def __init__(self, shards: Shards, rules: LiveRules, clock: Callable[[], float]) -> None:
         super().__init__(shards, clock)

@@ -59,11 +59,8 @@ class UserListing(Listing[UserFilter, User]):
 
     async def page(self, wanted: UserFilter, cursor: str = "", count: int = 100) -> ListPage[User]:
         """Returns at most ``count`` users; ``cursor`` may also be made of ``f`` and a place. Raises ClientError for an
-        invalid cursor.
-
-        Order ``name`` lists only users who have a name, and ``hit_and_runs`` only those who have any. A search
-        (``name``) is ordered by name; if its text is a user's id, this user comes first.
-        """
+        invalid cursor. Order ``name`` lists only users who have a name, and ``hit_and_runs`` only those who have any. A
+        search (``name``) is ordered by name; if its text is a user's id, this user comes first."""
         first, positions = self._place(cursor)
         if not wanted.is_selective:
             if positions == [END]:

@@ -70,10 +70,8 @@ class Users(StorePart):
         self._sums = sums
 
     async def add(self, user_id: str | None = None, passkey: str | None = None, **fields: Value) -> User:
-        """Adds a user with some of FIELDS. Without ``passkey``, generates one with 160 random bits.
-
-        Raises ClientError if a value is invalid, Conflict if the id or the passkey is taken.
-        """
+        """Adds a user with some of FIELDS. Without ``passkey``, generates one with 160 random bits. Raises ClientError
+        if a value is invalid, Conflict if the id or the passkey is taken."""
         passkey = checked_passkey(passkey or new_passkey())
         if user_id is not None and not is_user_id(user_id):
             raise ClientError("a user id is a positive number")
@@ -137,10 +135,8 @@ class Users(StorePart):
 
     async def edit(self, who: str, fields: Mapping[str, Value], once: str = "") -> None:
         """Sets some of FIELDS of the user with this id or passkey, as ``checked_fields`` reads them, and adds ADDITIONS
-        to totals. Enabling a user clears the reason. ``once``: a key of Repeats; it adds only at its first call.
-
-        Raises UnknownUser, and ClientError for another field or an invalid value.
-        """
+        to totals. Enabling a user clears the reason. ``once``: a key of Repeats; it adds only at its first call. Raises
+        UnknownUser, and ClientError for another field or an invalid value."""
         row = checked_fields(fields)
         if not row.keys().isdisjoint(ADDITIONS):
             await self._sums.save_if_possible([await self._id_of(who)])  # the bases that are added to
@@ -164,10 +160,8 @@ class Users(StorePart):
         return _text(user_id)
 
     async def change_rule(self, passkey: str, change: RuleChange) -> bool:
-        """Sets or removes one rule of a multiplier. False if there is none to remove.
-
-        Raises ClientError for too many rules and for an unknown passkey.
-        """
+        """Sets or removes one rule of a multiplier. False if there is none to remove. Raises ClientError for too many
+        rules and for an unknown passkey."""
         answer = await self._scripts.set_rule(change.arguments(passkey=passkey))
         if answer is None:
             raise UnknownUser
@@ -177,10 +171,8 @@ class Users(StorePart):
 
     async def rotate(self, passkey: str, new: str | None = None) -> User:
         """Replaces a user's passkey. The old one is invalid at once, except for `stopped` of the peers that used it.
-
         Without ``new``, generates one. Raises ClientError if the old passkey is unknown, Conflict if the new one is
-        taken.
-        """
+        taken."""
         new = checked_passkey(new or new_passkey())
         user_id = await self._scripts.rotate_user([passkey, new, int(self._clock())])
         if user_id is None:
@@ -191,11 +183,9 @@ class Users(StorePart):
         return await self.find(new)
 
     async def delete(self, who: str) -> None:
-        """Deletes a user, by id or passkey, with all their keys and peers.
-
-        The first step deletes the passkey and the list entry, so no more traffic is credited. After an interruption,
-        repeat the call with the user id, or call ``finish_deletions``. Raises ClientError if there is no such user.
-        """
+        """Deletes a user, by id or passkey, with all their keys and peers. The first step deletes the passkey and the
+        list entry, so no more traffic is credited. After an interruption, repeat the call with the user id, or call
+        ``finish_deletions``. Raises ClientError if there is no such user."""
         user_id, passkey = await self.identify(who)
         main = self._shards.main
         await delete_in(main, self._reapings[main], user_id, passkey)
@@ -215,11 +205,9 @@ class Users(StorePart):
         return len(unfinished)
 
     async def identify(self, who: str) -> tuple[str, str]:
-        """Returns (user id, passkey) of a user to delete, by id or passkey.
-
-        Also finds a user by id if a site deleted the passkey's key. The passkey is empty if the deletion has begun.
-        Raises ClientError if there is no such user.
-        """
+        """Returns (user id, passkey) of a user to delete, by id or passkey. Also finds a user by id if a site deleted
+        the passkey's key. The passkey is empty if the deletion has begun. Raises ClientError if there is no such
+        user."""
         if is_user_id(who):
             passkey = await self.passkey_of(who)
             if passkey is not None:
@@ -244,11 +232,9 @@ class Users(StorePart):
         return sorted(found, key=lambda i: (len(i), i))
 
     async def torrents_page(self, user_id: str, name: str, cursor: int = 0, count: int = 100) -> tuple[int, list[str]]:
-        """Returns (next cursor, about ``count`` torrent ids) of one of SETS, unordered.
-
-        Cursor 0 begins and ends the walk. An id may appear twice. A set of a few hundred ids is one page: one that ends
-        the set of a shard continues with the next shards, as far as it has room. Raises ClientError for another set.
-        """
+        """Returns (next cursor, about ``count`` torrent ids) of one of SETS, unordered. Cursor 0 begins and ends the
+        walk. An id may appear twice. A set of a few hundred ids is one page: one that ends the set of a shard continues
+        with the next shards, as far as it has room. Raises ClientError for another set."""
         if name not in SETS:
             raise ClientError("a user has no such set")
 
@@ -361,10 +347,7 @@ class Users(StorePart):
 
     async def forgive(self, user_id: str, torrent_id: str | None = None) -> int:
         """Clears the user's hit-and-run on one torrent, or on all of them, also pending ones. Returns how many it
-        cleared.
-
-        Past downloads will not count again. New downloads of the required amount make a new hit-and-run.
-        """
+        cleared. Past downloads will not count again. New downloads of the required amount make a new hit-and-run."""
         forgiven = sum(await asyncio.gather(*(self._forgive_in(shard, user_id, torrent_id) for shard in self._shards)))
         if forgiven:
             await self._sums.save([user_id])
@@ -382,11 +365,9 @@ class Users(StorePart):
         return forgiven
 
     async def reindex_hit_and_runs(self) -> int:
-        """Rebuilds the index of ``hit_and_runs`` from the users' sets. Returns how many users have hit-and-runs.
-
-        Needed after a site changed the sets. It walks the key space, and may run while trackers update the index. Sums
-        stay as they were while a shard is unavailable.
-        """
+        """Rebuilds the index of ``hit_and_runs`` from the users' sets. Returns how many users have hit-and-runs. Needed
+        after a site changed the sets. It walks the key space, and may run while trackers update the index. Sums stay as
+        they were while a shard is unavailable."""
         await self._shards.gather(_reindex_hit_and_runs)
         cursor = b"0"
         while not self._shards.unavailable and (cursor := await self._sums.save_page(cursor)) != b"0":

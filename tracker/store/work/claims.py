@@ -125,18 +125,13 @@ class Claims(Part):
 
     async def complete(self, project: str, claimant: str, item: str, *, seconds: int, uploaded: int = 0) -> DoneResult:
         """The tracker has verified a claim: ``seconds`` of seed time, and ``uploaded`` bytes as reported. A claim that
-        lapsed counts too, once.
-
-        Raises UnknownProject.
-        """
+        lapsed counts too, once. Raises UnknownProject."""
         verified = max(0, seconds), min(max(0, uploaded), MAX_EXACT)
         return await self.done(project, claimant, item, verified=verified)
 
     async def release(self, project: str, claimant: str, item: str, *, token: str = "", address: str = "") -> bool:
-        """The claimant gives an item back. False when it is not this claimant's, or the claimant is blocked.
-
-        Raises UnknownProject, and ClientError for an impossible name.
-        """
+        """The claimant gives an item back. False when it is not this claimant's, or the claimant is blocked. Raises
+        UnknownProject, and ClientError for an impossible name."""
         argv: list[Argument] = [project, self._now_ms(), 0, *sender_of(address)]
         argv += (item, check_claimant(claimant), token)
         return int(known(await self._scripts.work_release(argv))) > 0
@@ -151,10 +146,8 @@ class Claims(Part):
         older_than: float | None = None,
     ) -> int:
         """An admin takes claims back: those that match everything given, by the beginning of the item (``prefix``) and
-        by the seconds since the claim (``older_than``). Without anything, all. Returns how many.
-
-        Raises UnknownProject.
-        """
+        by the seconds since the claim (``older_than``). Without anything, all. Returns how many. Raises
+        UnknownProject."""
         released, cursor = 0, ""
         while True:
             page = await self.page(
@@ -169,11 +162,9 @@ class Claims(Part):
 
     async def extend(self, project: str, claimant: str, item: str, token: str, *, address: str = "") -> float | None:
         """The claimant asks for more time: as much as for a new claim, and at most until ``claim_days`` after the
-        claim. In a project that verifies, only the tracker extends: the lease stays. Returns its end (epoch s); None
-        if the claim was lost, or the claimant is blocked.
-
-        Raises UnknownProject, and ClientError for an impossible name.
-        """
+        claim. In a project that verifies, only the tracker extends: the lease stays. Returns its end (epoch s); None if
+        the claim was lost, or the claimant is blocked. Raises UnknownProject, and ClientError for an impossible
+        name."""
         if not token:
             return None
         argv: list[Argument] = [project, self._now_ms(), check_claimant(claimant), *sender_of(address), item, token]
@@ -181,12 +172,9 @@ class Claims(Part):
         return int(ends) / 1000 if ends.isdigit() else None
 
     async def lapse(self, project: str, max_claims: int = 500) -> int:
-        """Ends claims whose lease ended, at most ``max_claims``, and returns how many. Also writes the counters of
-        the project.
-
-        A claim whose record was overwritten ends like the others: its item goes to ``todo``, nothing is held against
-        the claimant, and the log says so. Raises UnknownProject.
-        """
+        """Ends claims whose lease ended, at most ``max_claims``, and returns how many. Also writes the counters of the
+        project. A claim whose record was overwritten ends like the others: its item goes to ``todo``, nothing is held
+        against the claimant, and the log says so. Raises UnknownProject."""
         ended, repaired = known(await self._scripts.work_lapse([project, self._now_ms(), max_claims]))
         if repaired:
             log.warning("claims had no valid record; their items are wanted again", project=project, claims=repaired)
@@ -219,9 +207,7 @@ class Claims(Part):
         older_than: float | None = None,
     ) -> Page:
         """Claims by the end of their leases. At most ``count`` are looked at, so a page may have fewer that match.
-
-        Raises ClientError for an invalid cursor.
-        """
+        Raises ClientError for an invalid cursor."""
         entries, after = await page_of(self._connection, self._keys.work_out(project), cursor, count)
         latest = None if older_than is None else self._clock() - older_than
         claims = [

@@ -1,8 +1,6 @@
 """How many more seeders a torrent needs, and who is asked for them. It follows from what the store holds of the
-torrent.
-
-Each point of a torrent's history counts until the next one, so a point that is missing or late does no harm.
-"""
+torrent. Each point of a torrent's history counts until the next one, so a point that is missing or late does no
+harm."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -172,9 +170,7 @@ def is_known(past: PastSeeders, now: int, *, ranked: bool) -> bool:
 
 def missing(project: Project, average: float, seeders: int, held: int) -> int:
     """The seeders that a torrent misses, besides ``held`` users who have claimed it. None if it is not positive.
-
-    Seeders of now who are no claimants count where they are more: who has finished a claim may go on seeding.
-    """
+    Seeders of now who are no claimants count where they are more: who has finished a claim may go on seeding."""
     return project.target - max(int(round(average, 9) + 0.5), seeders - held) - held
 
 

@@ -74,10 +74,7 @@ class Items(Part):
 
     async def add(self, project: str, items: Iterable[NewItem], *, again: bool = False) -> Added:
         """Adds items, MAX_BATCH per script call. Skips those that are wanted or out, and those that are done unless
-        ``again``.
-
-        Raises UnknownProject, and ClientError for an invalid item: then nothing was added.
-        """
+        ``again``. Raises UnknownProject, and ClientError for an invalid item: then nothing was added."""
         definition = await self._projects.get(project)
         checked = [_checked(definition, item) for item in items]
         added = 0
@@ -93,10 +90,8 @@ class Items(Part):
         self, project: str, names: Sequence[str], place: Place | None = None, before: float | None = None
     ) -> int:
         """Removes items from the queues, and from those that are done; with ``place`` only from there, and of those
-        that are done only the ones done before ``before`` (epoch s). Claims stay. Returns how many were removed.
-
-        Raises UnknownProject.
-        """
+        that are done only the ones done before ``before`` (epoch s). Claims stay. Returns how many were removed. Raises
+        UnknownProject."""
         only = "" if place is None else place if place == "done" else queue_key(place)
         limit = "+inf" if before is None else repr(1000 * before)
         removed = 0
@@ -123,10 +118,7 @@ class Items(Part):
 
     async def page(self, project: str, place: Place, *, claimant: str = "", cursor: str = "", count: int = 100) -> Page:
         """Items of a shared queue, of the own queue of ``claimant``, or done: lists of (item, score). The score is the
-        place in the queue, or when the item was done (epoch s).
-
-        Raises ClientError for an invalid cursor.
-        """
+        place in the queue, or when the item was done (epoch s). Raises ClientError for an invalid cursor."""
         if claimant:
             key = self._keys.work_own_queue(project, check_claimant(claimant))
         elif place == "done":

@@ -119,10 +119,8 @@ class Log(Part):
         return {project: count for project, count in counts if count is not None}
 
     async def read_drain(self, project: str, count: int = 500) -> list[LogEntry]:
-        """The next entries to drain: first those that were read before, and not acknowledged. Empty at the end.
-
-        Raises redis.exceptions.ResponseError without ``open_drain``.
-        """
+        """The next entries to drain: first those that were read before, and not acknowledged. Empty at the end. Raises
+        redis.exceptions.ResponseError without ``open_drain``."""
         for start in ("0", ">"):
             answer = await self._connection.command(
                 *("XREADGROUP", "GROUP", GROUP, CONSUMER, "COUNT", count),

@@ -114,11 +114,8 @@ class Projects(Part):
         return project
 
     async def edit(self, name: str, changes: Mapping[str, Any]) -> Project:
-        """Changes fields by their names; the kind stays, and so does ``verify`` where it is ``address``. Valid from
-        the next call on.
-
-        Raises UnknownProject, and ClientError for an unknown or invalid field.
-        """
+        """Changes fields by their names; the kind stays, and so does ``verify`` where it is ``address``. Valid from the
+        next call on. Raises UnknownProject, and ClientError for an unknown or invalid field."""
         if not changes.keys() <= set(PROJECT_FIELDS) - {"kind"}:
             raise ClientError("a project has no such field, or it cannot be changed")
         before = await self.get(name)
@@ -143,20 +140,14 @@ class Projects(Part):
 
     async def trim(self, name: str) -> int:
         """Deletes what the project no longer keeps: old finished items, lapses, leaderboards and log entries. Returns
-        how many of one kind at most; MAX_TRIMMED: there may be more.
-
-        Raises UnknownProject.
-        """
+        how many of one kind at most; MAX_TRIMMED: there may be more. Raises UnknownProject."""
         now = self._clock()
         limits = (KEPT_LOG, KEPT_ENTRIES, MAX_TRIMMED)
         return int(known(await self._scripts.work_trim([name, int(now * 1000), *limits, *periods.ended(now)])))
 
     async def delete(self, name: str) -> None:
         """Deletes a project with all its keys and counters, and nothing else. It is gone at once; an interrupted
-        deletion is completed by ``finish_deletions``.
-
-        Raises UnknownProject.
-        """
+        deletion is completed by ``finish_deletions``. Raises UnknownProject."""
         await self.get(name)
         await self._delete(name)
 

@@ -1,7 +1,5 @@
-"""The bytes of the registered torrents by their number of seeders, now and for each day.
-
-No index holds them: ``scan`` adds them up in slices.
-"""
+"""The bytes of the registered torrents by their number of seeders, now and for each day. No index holds them: ``scan``
+adds them up in slices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -43,10 +43,7 @@ class Leaderboard(Part):
     async def update(self, project: str, max_items: int = MAX_ADDED) -> int:
         """Adds what was finished since the last call to leaderboards, charts, versions, the bytes by domain and the
         totals of bytes and times; at most ``max_items`` items, the oldest first. Each is added once, also if several
-        trackers call this. Returns how many: ``max_items`` means that there may be more.
-
-        Raises UnknownProject.
-        """
+        trackers call this. Returns how many: ``max_items`` means that there may be more. Raises UnknownProject."""
         return int(known(await self._scripts.work_rank([project, max_items])))
 
     async def top(

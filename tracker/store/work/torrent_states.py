@@ -1,8 +1,5 @@
-"""Reads what the policy has to know of torrents.
-
-Each call to the store is short, because announces wait meanwhile: a command names at most PAGE torrents, and at most
-PIPELINED commands are sent at once.
-"""
+"""Reads what the policy has to know of torrents. Each call to the store is short, because announces wait meanwhile: a
+command names at most PAGE torrents, and at most PIPELINED commands are sent at once."""
 
 import asyncio
 import re
@@ -249,10 +246,8 @@ class _ShardStates(Part):
 
     async def _with_users_to_ask(self, rows: Sequence[_Ranked], now: int) -> tuple[list[_Ranked], int]:
         """Leaves out torrents that have no peer and were never completed. Returns also how many the store was asked
-        for.
-
-        Of a million torrents most are such. None is completed before it has a peer again, so they are remembered.
-        """
+        for. Of a million torrents most are such. None is completed before it has a peer again, so they are
+        remembered."""
         abandoned = self._abandoned
         if now >= abandoned.since + _REMEMBERED_SECONDS:
             abandoned.clear(now)
@@ -347,10 +342,7 @@ class TorrentStates(StorePart):
         self, name: str, info_hashes: Sequence[InfoHash], now: int
     ) -> tuple[Project, Sequence[TorrentState | None], list[str]]:
         """Returns the project, the torrents in order, and the ids of those whose histories miss a point. A torrent of a
-        shard that is unavailable is None.
-
-        Raises UnknownProject, also for a project that has no policy.
-        """
+        shard that is unavailable is None. Raises UnknownProject, also for a project that has no policy."""
         project = await self._projects.get(name)
         if project.kind != "seeding":
             raise UnknownProject

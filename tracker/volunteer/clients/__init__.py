@@ -40,10 +40,8 @@ class NewTorrent:
 
 
 class TorrentClient(Protocol):
-    """One client. The methods block, so they are called in a thread, and raise ClientUnavailable.
-
-    Only torrents that carry the program's label are listed, stopped or removed.
-    """
+    """One client. The methods block, so they are called in a thread, and raise ClientUnavailable. Only torrents that
+    carry the program's label are listed, stopped or removed."""
 
     def torrents(self, known: Mapping[str, str]) -> list[Torrent]:
         """The torrents that this program added. ``known`` are announce URLs by info hash of those it remembers."""

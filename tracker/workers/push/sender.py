@@ -100,10 +100,8 @@ def shorten(name: str) -> str:
 
 @dataclass(eq=False)
 class Sender:
-    """Empties the outbox at each ``flush``, except during a pause after a failure.
-
-    ``gauges`` returns values by name, at least one, ``chance`` a random number in [0, 1).
-    """
+    """Empties the outbox at each ``flush``, except during a pause after a failure. ``gauges`` returns values by name,
+    at least one, ``chance`` a random number in [0, 1)."""
 
     receiver: Receiver
     store: Store
@@ -123,10 +121,8 @@ class Sender:
         self.store.connection.on_reconnect(self.acknowledge)
 
     async def flush(self, _payload: object = None) -> None:
-        """Handles push_figures jobs, for StatHat and StatsD: sends what waits, for less than a minute.
-
-        A failure of the receiver starts a pause. Raises StoreUnavailable and redis.exceptions.RedisError.
-        """
+        """Handles push_figures jobs, for StatHat and StatsD: sends what waits, for less than a minute. A failure of the
+        receiver starts a pause. Raises StoreUnavailable and redis.exceptions.RedisError."""
         if not self.receiver.enabled:
             return
         async with self._flushing:
@@ -142,10 +138,8 @@ class Sender:
                 self._pause(result)
 
     async def _flush(self, send: Send, now: float) -> Result:
-        """Sends one gauge alone first.
-
-        Once it is accepted, the receiver works, and the key and the address are right.
-        """
+        """Sends one gauge alone first. Once it is accepted, the receiver works, and the key and the address are
+        right."""
         values = await self.gauges()
         first, *others = [Sample(name, value, int(now), "gauge") for name, value in values.items()]
         for gauges in filter(None, ([first], others)):

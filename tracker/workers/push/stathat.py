@@ -1,7 +1,5 @@
-"""A receiver: StatHat's EZ API. Batches of samples are posted to ``/ez`` as JSON.
-
-The EZ key is in the body only, never in a URL. No text of the reply is logged, because it may repeat the key.
-"""
+"""A receiver: StatHat's EZ API. Batches of samples are posted to ``/ez`` as JSON. The EZ key is in the body only, never
+in a URL. No text of the reply is logged, because it may repeat the key."""
 
 import json
 import re

@@ -1,7 +1,5 @@
-"""A receiver: a StatsD server. Samples are text lines in UDP packets.
-
-UDP has no reply. A packet counts as accepted unless the other host reports at once that the port is closed.
-"""
+"""A receiver: a StatsD server. Samples are text lines in UDP packets. UDP has no reply. A packet counts as accepted
+unless the other host reports at once that the port is closed."""
 
 import asyncio
 import re

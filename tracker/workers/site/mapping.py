@@ -1,7 +1,5 @@
-"""Mapping files: which tables and columns of a site's database hold which values of the store.
-
-A file is TOML; ``presets/`` has those of known programs.
-"""
+"""Mapping files: which tables and columns of a site's database hold which values of the store. A file is TOML;
+``presets/`` has those of known programs."""
 
 import tomllib
 from collections.abc import Mapping

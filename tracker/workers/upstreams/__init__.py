@@ -40,11 +40,9 @@ async def open_upstreams(
     on_peer: OnPeer | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> AsyncIterator[list[Upstream]]:
-    """Keeps connections to the trackers of the settings. ``monotonic`` is in seconds.
-
-    ``on_peer`` is called with each routable address of a peer that a tracker returns, at most ``upstream_max_peers``
-    per torrent, tracker and family. Without the setting ``upstream_peers`` no announce is sent.
-    """
+    """Keeps connections to the trackers of the settings. ``monotonic`` is in seconds. ``on_peer`` is called with each
+    routable address of a peer that a tracker returns, at most ``upstream_max_peers`` per torrent, tracker and family.
+    Without the setting ``upstream_peers`` no announce is sent."""
     announce_for = _observer(settings) if settings.upstream_peers else None
     budgets: dict[str, TokenBucket] = {}
     found: list[Upstream] = []
@@ -68,10 +66,8 @@ async def ask_many(
     upstreams: Sequence[Upstream], info_hashes: Iterable[InfoHash], within_seconds: float = WITHIN_SECONDS
 ) -> dict[InfoHash, list[int]]:
     """The numbers of peers from the trackers that replied, in the order of the settings, in few requests: up to 50
-    torrents take one scrape per tracker. Never raises for errors of a tracker.
-
-    Returns after ``within_seconds`` with the replies received by then.
-    """
+    torrents take one scrape per tracker. Never raises for errors of a tracker. Returns after ``within_seconds`` with
+    the replies received by then."""
     requested = list(dict.fromkeys(info_hashes))
     received: list[dict[InfoHash, int]] = [{} for _ in upstreams]
     async with asyncio.TaskGroup() as tasks:

@@ -1,7 +1,5 @@
-"""One other tracker: sends requests within its budget and collects numbers of peers; pauses after failures.
-
-The budget is one of a host and minute.
-"""
+"""One other tracker: sends requests within its budget and collects numbers of peers; pauses after failures. The budget
+is one of a host and minute."""
 
 import asyncio
 import random
@@ -45,10 +43,8 @@ def request_budget(per_minute: float, now: float) -> TokenBucket:
 
 
 class Backoff:
-    """Pauses after failures in a row: one minute, then twice as long each time, up to an hour, with 25 % jitter.
-
-    After a pause one trial request is allowed. If it fails, the next pause begins.
-    """
+    """Pauses after failures in a row: one minute, then twice as long each time, up to an hour, with 25 % jitter. After
+    a pause one trial request is allowed. If it fails, the next pause begins."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -106,10 +102,8 @@ class Upstream:
         self._turns = asyncio.Semaphore(MAX_IN_FLIGHT)
 
     async def ask(self, info_hashes: Sequence[InfoHash], found: dict[InfoHash, int]) -> None:
-        """Adds the number of peers of each torrent to ``found`` as replies arrive.
-
-        The counts of an announce are used where a scrape gave none.
-        """
+        """Adds the number of peers of each torrent to ``found`` as replies arrive. The counts of an announce are used
+        where a scrape gave none."""
         observable = await self._scrape(info_hashes, found) if self.tracker.scrapes else info_hashes
         if self.announce_for is not None:
             async with asyncio.TaskGroup() as tasks:

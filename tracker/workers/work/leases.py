@@ -1,7 +1,5 @@
-"""Ends claims of work distribution whose lease ended, updates leaderboards, and keeps projects small.
-
-Any number of trackers may do this on one store: each step is one script.
-"""
+"""Ends claims of work distribution whose lease ended, updates leaderboards, and keeps projects small. Any number of
+trackers may do this on one store: each step is one script."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -33,10 +33,8 @@ log = Logger("tracker.work")
 
 @dataclass(eq=False)
 class WorkPolicy:
-    """``chance`` returns random numbers from 0 to 1. ``sleep`` waits between calls to the store.
-
-    The limits are for one run and project. ``max_weak`` is how many torrents it looks at; None: as ``max_cost`` allows.
-    """
+    """``chance`` returns random numbers from 0 to 1. ``sleep`` waits between calls to the store. The limits are for one
+    run and project. ``max_weak`` is how many torrents it looks at; None: as ``max_cost`` allows."""
 
     projects: Projects
     policy: Policy
@@ -119,11 +117,9 @@ class WorkPolicy:
 
 
 async def save_sizes(sizes: Sizes, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-    """Adds up how many bytes of the registered torrents have how many seeders; for jobs of the queue ``work_sizes``.
-
-    A million torrents cost the store a few seconds; ``sleep`` waits between script calls. An interrupted walk starts
-    again and stores nothing.
-    """
+    """Adds up how many bytes of the registered torrents have how many seeders; for jobs of the queue ``work_sizes``. A
+    million torrents cost the store a few seconds; ``sleep`` waits between script calls. An interrupted walk starts
+    again and stores nothing."""
     sums, cursor = [0] * len(CLASSES), ""
     while cursor != "0":
         cursor, some = await sizes.scan(cursor or "0")

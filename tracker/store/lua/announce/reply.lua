@@ -189,8 +189,7 @@ local function select_both(by_family, ih, s4, s6, l4, l6, want, random, with_ids
 end
 
 -- Which peers are not returned: those that are being removed, those of the user who asks and of hidden users
--- (`rules.hidden`), and those at untold ports.
--- Replies are filtered and not filled up.
+-- (`rules.hidden`), and those at untold ports. Replies are filtered and not filled up.
 local clients_removed, of_removing -- the check of client prefixes, made of this text
 
 function forget_barred()

@@ -46,8 +46,7 @@ local text_of = setmetatable({}, { __index = function(known, number)
 end })
 do
 -- `i:empty` lists empty torrents that registered themselves, by when they became empty: the first one is deleted when
--- there are too many torrents. A disabled or pending torrent is not listed: it would come back
--- enabled.
+-- there are too many torrents. A disabled or pending torrent is not listed: it would come back enabled.
 local function list_empty(t)
   local v = call('HMGET', t.key, 'auto', 'enabled')
   if v[1] == '1' and v[2] ~= '0' and v[2] ~= 'pending' then redis.pcall('ZADD', P .. 'i:empty', now, t.tid) end
