@@ -25,9 +25,9 @@ from tracker.admin.server import serve_admin
 from tracker.geoip import GeoIP
 from tracker.runtime.store import store_options
 from tracker.runtime.telemetry import Telemetry
-from tracker.settings.admin import AdminSettings
 from tracker.settings.model import Settings
 from tracker.settings.reload import LiveSettings
+from tracker.settings.site import AdminSettings
 from tracker.settings.store import RedisSettings
 from tracker.store.access.tokens import Role
 from tracker.store.client.connection import Connection, connect

@@ -16,8 +16,8 @@ from tests.waiting import in_background
 from tracker.admin.auth.auth import SAFE_METHODS
 from tracker.admin.context import StreamLimits
 from tracker.runtime.store import open_connection
-from tracker.settings.admin import AdminSettings
 from tracker.settings.model import Settings
+from tracker.settings.site import AdminSettings
 from tracker.settings.store import RedisSettings
 from tracker.store.work.records import NewItem, Project
 

@@ -19,11 +19,10 @@ from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import in_background
 from tracker.admin.context import StreamLimits
 from tracker.runtime.store import open_connection
-from tracker.settings.admin import AdminSettings
 from tracker.settings.model import Settings
-from tracker.settings.site import ChangeSettings
+from tracker.settings.public import UserSettings
+from tracker.settings.site import AdminSettings, ChangeSettings
 from tracker.settings.store import RedisSettings
-from tracker.settings.users import UserSettings
 from tracker.store.schema.keys import shard_prefixes
 from tracker.store.sharding.unavailable import named
 

@@ -27,11 +27,10 @@ from tracker.bittorrent import Address, InfoHash
 from tracker.core.scoring import EMPTY, WEAK
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.telemetry import Telemetry
-from tracker.settings.background import ProbeSettings, ScoringSettings, StatsDSettings
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings, ProbeSettings, ScoringSettings, StatsDSettings
 from tracker.settings.model import Settings
+from tracker.settings.public import UserSettings
 from tracker.settings.reload import LiveSettings
-from tracker.settings.users import UserSettings
 from tracker.store.dht.torrents import RESULT_SECONDS
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, SWEEP, Job

@@ -20,7 +20,7 @@ from tracker.app.dht import DhtRuntime, build_nodes, resolve
 from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht.node_id import fits_address
 from tracker.errors import Postponed
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.store.dht.nodes import SavedNode
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules

@@ -21,8 +21,7 @@ from tracker.dht.responder import Swarm
 from tracker.frontends.dht.server import serve_dht
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.telemetry import Telemetry
-from tracker.settings.background import ProbeSettings
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings, ProbeSettings
 from tracker.settings.model import Settings
 from tracker.settings.reload import LiveSettings
 from tracker.store.jobs.lease import Lease

@@ -17,7 +17,7 @@ from tests.store.harness import START, Clock, Store, info_hash
 from tracker.app import dht_client
 from tracker.app.dht_client import some_nodes
 from tracker.frontends.dht import server
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.store.dht.nodes import AnnouncedHash, SavedNode
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules

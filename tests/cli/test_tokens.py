@@ -10,7 +10,7 @@ from loadtest.servers import Server
 from tests.commands import Command
 from tracker.cli.commands.tokens import sign_in_urls
 from tracker.cli.terminal import Moment
-from tracker.settings.admin import AdminSettings
+from tracker.settings.site import AdminSettings
 
 
 def everything(client: "Redis", prefix: str) -> bytes:

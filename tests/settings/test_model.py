@@ -3,12 +3,11 @@
 import pytest
 from pydantic import ValidationError
 
-from tracker.settings.admin import LogSettings
-from tracker.settings.announces import AnnounceSettings
 from tracker.settings.background import StatHatSettings, StatsDSettings
 from tracker.settings.model import FIELDS, Settings, variable
-from tracker.settings.public import HttpSettings, UdpSettings
+from tracker.settings.public import AnnounceSettings, HttpSettings, UdpSettings
 from tracker.settings.reference import sentences
+from tracker.settings.site import LogSettings
 from tracker.settings.store import RedisSettings
 
 

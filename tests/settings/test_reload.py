@@ -21,12 +21,11 @@ from loadtest import trackers
 from loadtest.trackers import ANY_PORTS, PATIENCE, RunningTracker, environment
 from tests import commands
 from tests.waiting import until
-from tracker.settings.admin import LogSettings
-from tracker.settings.announces import AnnounceSettings
 from tracker.settings.background import GeoIPSettings
 from tracker.settings.model import FIELDS, RELOADED, Settings, is_reloaded
-from tracker.settings.public import HttpSettings
+from tracker.settings.public import AnnounceSettings, HttpSettings
 from tracker.settings.reload import differences, values_of, with_values
+from tracker.settings.site import LogSettings
 
 TOML = """
 [announce]

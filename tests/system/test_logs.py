@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import structlog
 
-from tracker.settings.admin import LogSettings
+from tracker.settings.site import LogSettings
 from tracker.system.logger import FirstLine, Logger
 from tracker.system.logs import Writer, configure, write_rendered
 from tracker.system.masking import mask

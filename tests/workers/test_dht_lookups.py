@@ -17,7 +17,7 @@ from tracker.dht.lookup import LookupResult
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import to_id, to_number
 from tracker.errors import ClientError, Postponed, StoreUnavailable
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS
 from tracker.wire.krpc import Answer, GetPeers, Node, Query, encode_answer, parse_message
 from tracker.workers.dht_lookups import AGAIN_SECONDS, CHECK_SECONDS, LookupWorker, PeerCollector, counts

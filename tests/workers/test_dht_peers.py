@@ -12,7 +12,7 @@ from tests.workers.prober.peers import greet, loopback, peer
 from tests.workers.test_prober import Probes
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht.lookup import LookupResult
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.store.dht.torrents import GIVE_SECONDS
 from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.workers.dht_lookups import MAX_GIVEN, MAX_PROBED, PeerCollector

@@ -12,7 +12,7 @@ from tests.waiting import in_background
 from tracker.app.dht import build_nodes
 from tracker.bittorrent import InfoHash
 from tracker.dht.node import DhtNode
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.store.dht.nodes import SavedNode
 from tracker.wire.krpc import Answer, NodeId, Query, SampleInfohashes, encode_query, parse_message
 from tracker.workers.dht import SHOWN_SECONDS, Forgetter

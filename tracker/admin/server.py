@@ -16,7 +16,7 @@ from tracker.admin.http.connections import STOPPING, Limits, serving, size_limit
 from tracker.admin.http.problems import STORE_NOTICES, problem_middleware
 from tracker.admin.metrics import exposition
 from tracker.admin.pages.system import sign_in_routes
-from tracker.settings.admin import AdminSettings
+from tracker.settings.site import AdminSettings
 from tracker.system.listeners import open_listeners
 from tracker.wire.http_reply import ready_text
 from tracker.wire.proxy import TrustedProxies

@@ -26,7 +26,7 @@ from tracker.errors import Postponed, StartupError
 from tracker.frontends.dht.server import serve_dht
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.dht_telemetry import DhtTelemetry
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.settings.types import host_and_port
 from tracker.store.dht.nodes import SavedNode
 from tracker.store.dht.status import Participation

@@ -13,7 +13,7 @@ from tracker.dht.node import DhtNode
 from tracker.dht.responder import NO_PART, Swarm
 from tracker.errors import ClientError
 from tracker.frontends.dht.server import DhtSocket, serve_dht
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.store.dht.nodes import LENGTHS, SavedNode
 from tracker.system.datagrams import close_all, open_datagram_sockets
 from tracker.wire.endpoint import format_endpoint, split_address

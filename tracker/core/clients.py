@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tracker.bittorrent import PeerId
 from tracker.refusals import Refusal
-from tracker.settings.users import ClientSettings
+from tracker.settings.public import ClientSettings
 from tracker.store.access.client_lists import AllowListCache, DenyListCache
 
 Check = Callable[[PeerId], bool | None]

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tracker.settings.announces import AnnounceSettings
+from tracker.settings.public import AnnounceSettings
 from tracker.store.swarms.codec import Admitted, WithoutPeers, WithoutSlot
 from tracker.store.swarms.rules import TIMEOUT_INTERVALS
 

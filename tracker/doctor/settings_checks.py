@@ -8,8 +8,8 @@ from pathlib import Path
 from tracker.doctor import DoctorContext, Finding, ago
 from tracker.errors import StartupError
 from tracker.geoip import GeoIP, update_notes
-from tracker.settings.announces import AnnounceSettings
 from tracker.settings.model import Settings
+from tracker.settings.public import AnnounceSettings
 from tracker.store.dht.nodes import DhtNodes
 from tracker.store.dht.status import NodeStatus
 from tracker.system.datagrams import KNOWS_DESTINATION

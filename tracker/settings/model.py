@@ -10,23 +10,10 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from tracker.settings.admin import AdminSettings, LogSettings
-from tracker.settings.announces import AnnounceSettings, ReaperSettings, TorrentSettings
-from tracker.settings.background import (
-    GeoIPSettings,
-    JobSettings,
-    ProbeSettings,
-    ScoringSettings,
-    StatHatSettings,
-    StatsDSettings,
-    UniqueSettings,
-)
-from tracker.settings.dht import DhtSettings
-from tracker.settings.public import AUTO, OFF, HttpSettings, LimitSettings, UdpSettings, WebTorrentSettings
-from tracker.settings.site import ChangeSettings, SiteSettings, WorkSettings
+from tracker.settings import background, public
+from tracker.settings.site import AdminSettings, ChangeSettings, LogSettings, SiteSettings, WorkSettings
 from tracker.settings.store import DataSettings, RedisSettings
 from tracker.settings.types import Section
-from tracker.settings.users import ClientSettings, UserSettings
 
 PREFIX = "TRACKER_"
 
@@ -41,28 +28,28 @@ class Settings(Section):
     The defaults are made without validation: a command validates only the sections that have values.
     """
 
-    http: HttpSettings = HttpSettings.model_construct()
-    udp: UdpSettings = UdpSettings.model_construct()
-    webtorrent: WebTorrentSettings = WebTorrentSettings.model_construct()
+    http: public.HttpSettings = public.HttpSettings.model_construct()
+    udp: public.UdpSettings = public.UdpSettings.model_construct()
+    webtorrent: public.WebTorrentSettings = public.WebTorrentSettings.model_construct()
     redis: RedisSettings = RedisSettings.model_construct()
     data: DataSettings = DataSettings.model_construct()
-    announce: AnnounceSettings = AnnounceSettings.model_construct()
-    torrents: TorrentSettings = TorrentSettings.model_construct()
-    users: UserSettings = UserSettings.model_construct()
-    clients: ClientSettings = ClientSettings.model_construct()
-    limits: LimitSettings = LimitSettings.model_construct()
-    reaper: ReaperSettings = ReaperSettings.model_construct()
-    geoip: GeoIPSettings = GeoIPSettings.model_construct()
-    uniques: UniqueSettings = UniqueSettings.model_construct()
-    scoring: ScoringSettings = ScoringSettings.model_construct()
-    jobs: JobSettings = JobSettings.model_construct()
-    probe: ProbeSettings = ProbeSettings.model_construct()
-    stathat: StatHatSettings = StatHatSettings.model_construct()
-    statsd: StatsDSettings = StatsDSettings.model_construct()
+    announce: public.AnnounceSettings = public.AnnounceSettings.model_construct()
+    torrents: public.TorrentSettings = public.TorrentSettings.model_construct()
+    users: public.UserSettings = public.UserSettings.model_construct()
+    clients: public.ClientSettings = public.ClientSettings.model_construct()
+    limits: public.LimitSettings = public.LimitSettings.model_construct()
+    reaper: public.ReaperSettings = public.ReaperSettings.model_construct()
+    geoip: background.GeoIPSettings = background.GeoIPSettings.model_construct()
+    uniques: background.UniqueSettings = background.UniqueSettings.model_construct()
+    scoring: background.ScoringSettings = background.ScoringSettings.model_construct()
+    jobs: background.JobSettings = background.JobSettings.model_construct()
+    probe: background.ProbeSettings = background.ProbeSettings.model_construct()
+    stathat: background.StatHatSettings = background.StatHatSettings.model_construct()
+    statsd: background.StatsDSettings = background.StatsDSettings.model_construct()
     changes: ChangeSettings = ChangeSettings.model_construct()
     site: SiteSettings = SiteSettings.model_construct()
     work: WorkSettings = WorkSettings.model_construct()
-    dht: DhtSettings = DhtSettings.model_construct()
+    dht: background.DhtSettings = background.DhtSettings.model_construct()
     admin: AdminSettings = AdminSettings.model_construct()
     log: LogSettings = LogSettings.model_construct()
 
@@ -85,13 +72,13 @@ class Settings(Section):
 
         None if ``why_no_udp`` has a reason.
         """
-        if self.udp.listen != (AUTO,):
-            return () if self.udp.listen == (OFF,) else self.udp.listen
+        if self.udp.listen != (public.AUTO,):
+            return () if self.udp.listen == (public.OFF,) else self.udp.listen
         return () if self.why_no_udp(tcp) else _not_unix(tcp)
 
     def why_no_udp(self, tcp: Sequence[str]) -> str:
         """Why ``auto`` serves no UDP; empty if it does, or if the setting is not ``auto``."""
-        if self.udp.listen != (AUTO,):
+        if self.udp.listen != (public.AUTO,):
             return ""
         if self.http.trusted_proxies:
             return "clients come through a proxy, which UDP goes round"

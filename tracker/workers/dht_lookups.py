@@ -23,7 +23,7 @@ from tracker.dht.lookup import LookupResult
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import network_of
 from tracker.errors import ClientError, Postponed, StoreUnavailable
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.store.dht.torrents import DhtTorrents, ThinSwarm
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever

@@ -8,7 +8,7 @@ from tests.admin.api.api_client import ApiClient, all_pages, program
 from tests.admin.conftest import Admin, Serve
 from tests.store.dht.harness import STATUS, status
 from tests.store.harness import info_hash
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.settings.model import Settings
 from tracker.settings.store import RedisSettings
 from tracker.store.dht.nodes import AnnouncedHash

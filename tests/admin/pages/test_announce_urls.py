@@ -6,8 +6,8 @@ import pytest
 
 from tests.admin.conftest import Admin, Serve
 from tracker.admin.context import announce_urls
-from tracker.settings.announces import AnnounceSettings
 from tracker.settings.model import Settings
+from tracker.settings.public import AnnounceSettings
 
 PASSKEY = "p" * 32
 

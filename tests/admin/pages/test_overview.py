@@ -6,9 +6,8 @@ from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.page import get
 from tracker.bittorrent import Accounts
 from tracker.settings.model import Settings
-from tracker.settings.public import HttpSettings, WebTorrentSettings
+from tracker.settings.public import HttpSettings, UserSettings, WebTorrentSettings
 from tracker.settings.store import RedisSettings
-from tracker.settings.users import UserSettings
 
 
 async def test_an_empty_tracker_explains_the_first_steps(serve: Serve, prefix: str) -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from tests.admin.conftest import Admin, Serve
 from tracker.admin.http.cookies import COOKIE, SECURE_COOKIE
 from tracker.admin.http.problems import CONTENT_TYPE
-from tracker.settings.admin import AdminSettings
+from tracker.settings.site import AdminSettings
 
 
 def cookie(headers: list[str], name: str = COOKIE) -> "SimpleCookie":

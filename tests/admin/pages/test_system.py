@@ -5,10 +5,10 @@ from pydantic import SecretStr
 from tests.admin.conftest import Serve
 from tests.admin.pages.page import Page, get
 from tracker.settings.model import RELOADED, Settings, variable
+from tracker.settings.public import UserSettings
 from tracker.settings.reference import describe
 from tracker.settings.reload import LastReload
 from tracker.settings.store import RedisSettings
-from tracker.settings.users import UserSettings
 
 
 async def test_settings_are_shown_with_descriptions_and_without_secrets(serve: Serve, prefix: str) -> None:

@@ -12,9 +12,9 @@ from tests.admin.pages.page import get, send
 from tests.store.harness import ALICE, Store, endpoint, info_hash, peer_id, running, update
 from tracker.admin.pages.torrents import PEERS
 from tracker.bittorrent import PeerId
-from tracker.settings.announces import TorrentSettings
 from tracker.settings.background import ProbeSettings
 from tracker.settings.model import Settings
+from tracker.settings.public import TorrentSettings
 from tracker.settings.store import DataSettings, RedisSettings
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import UniqueUserEvent

@@ -23,10 +23,10 @@ from tracker.geoip import GeoIP
 from tracker.runtime.store import store_options
 from tracker.runtime.telemetry import Telemetry
 from tracker.settings.model import Settings
+from tracker.settings.public import UserSettings
 from tracker.settings.reload import LiveSettings
 from tracker.settings.site import SiteSettings
 from tracker.settings.store import RedisSettings
-from tracker.settings.users import UserSettings
 from tracker.store.client.connection import Connection, connect
 from tracker.store.store import Store
 

@@ -21,7 +21,7 @@ from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht.node import DhtNode
 from tracker.dht.responder import NO_PART, Swarm
 from tracker.frontends.dht.server import DhtSocket, serve_dht
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.store.dht.nodes import SavedNode
 from tracker.system.datagrams import close_all, open_datagram_sockets
 from tracker.wire.endpoint import pack_address, pack_endpoint

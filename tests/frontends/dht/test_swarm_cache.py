@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht.responder import NO_PART, Swarm
 from tracker.frontends.dht.server import LIFETIME_SECONDS, MAX_SWARMS, MAX_WAITING, Key, SwarmCache, WaitingQuery
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.wire.krpc import GetPeers, NodeId, Query
 
 HASH = InfoHash(b"h" * 20)

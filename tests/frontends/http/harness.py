@@ -15,11 +15,9 @@ from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeF
 from tracker.core.announce import Tracker
 from tracker.frontends.http.server import serve_http
 from tracker.refusals import Refusal
-from tracker.settings.announces import AnnounceSettings, TorrentSettings
 from tracker.settings.model import Settings
-from tracker.settings.public import HttpSettings
+from tracker.settings.public import AnnounceSettings, HttpSettings, TorrentSettings, UserSettings
 from tracker.settings.reload import LiveSettings
-from tracker.settings.users import UserSettings
 from tracker.system.listeners import open_listeners
 from tracker.wire.endpoint import format_address
 

@@ -16,7 +16,7 @@ from tests.raw_http import PATIENCE, Client, Response, connect, request
 from tests.waiting import eventually, loop_turns
 from tracker.frontends.http import aiohttp_protocol as aiohttp_side
 from tracker.refusals import Refusal
-from tracker.settings.users import UserSettings
+from tracker.settings.public import UserSettings
 
 
 class HandOvers:

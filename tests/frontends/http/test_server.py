@@ -19,8 +19,7 @@ from tests.frontends.http.harness import (
 from tests.raw_http import connect, request
 from tracker.bittorrent import Accounts
 from tracker.refusals import REASONS, Refusal, RetryIn
-from tracker.settings.announces import AnnounceSettings
-from tracker.settings.users import UserSettings
+from tracker.settings.public import AnnounceSettings, UserSettings
 
 SCRAPE = "/scrape?" + "&".join("info_hash=" + f"%{number:02x}" * 20 for number in range(3))
 

@@ -10,7 +10,7 @@ from tracker.cli.commands import AsJson, Pages, audited, checks, config_file, gr
 from tracker.cli.commands.options import row_of
 from tracker.cli.terminal import Row, announce_urls, note, say, say_json
 from tracker.operations.audit import Change
-from tracker.settings.admin import AdminSettings
+from tracker.settings.site import AdminSettings
 from tracker.settings.sources import load
 from tracker.store.access.tokens import LINK_SECONDS, ROLES, Token
 from tracker.store.schema.multipliers import parse_end

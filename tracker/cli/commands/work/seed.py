@@ -88,7 +88,7 @@ def seed(
     changed.
     """
     # For this command only: the other ones of `tracker work` do not wait for these.
-    from tracker.settings.admin import LogSettings  # noqa: PLC0415
+    from tracker.settings.site import LogSettings  # noqa: PLC0415
     from tracker.system import logs  # noqa: PLC0415
     from tracker.volunteer.clients.opening import open_client  # noqa: PLC0415
     from tracker.volunteer.loop import Rules  # noqa: PLC0415
