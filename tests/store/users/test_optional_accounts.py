@@ -67,10 +67,10 @@ async def what_holds(store: Store) -> dict[str, Any]:
     return found
 
 
-async def compare(one: Store, other: Store, announces: list[tuple[int, PeerUpdate]]) -> None:
-    for seconds, announce in announces:
+async def compare(one: Store, other: Store, calls: list[tuple[int, list[PeerUpdate]]]) -> None:
+    for seconds, announces in calls:
         one.clock.now += seconds
-        outcomes = [await each.announce_together(announce) for each in (one, other)]
+        outcomes = [await each.announce_together(*announces) for each in (one, other)]
         assert sorted_peers(outcomes[0]) == sorted_peers(outcomes[1])
     for each in (one, other):
         await each.announce_counts.flush()
@@ -82,7 +82,8 @@ async def compare(one: Store, other: Store, announces: list[tuple[int, PeerUpdat
 async def test_users_are_credited_as_with_required_accounts(in_mode: InMode, seed: int) -> None:
     optional, required = await in_mode("optional", "optional:"), await in_mode("required", "required:")
     by_users = [
-        (seconds, one._replace(passkey=ALICE if one.peer_id[-1] % 3 else BOB)) for seconds, one in some_updates(seed)
+        (seconds, [one._replace(passkey=ALICE if one.peer_id[-1] % 3 else BOB) for one in call])
+        for seconds, call in some_updates(seed)
     ]
     await compare(optional, required, by_users)
     for user in ("7", "8"):
@@ -94,8 +95,8 @@ async def test_users_are_credited_as_with_required_accounts(in_mode: InMode, see
 @pytest.mark.parametrize("seed", range(3))
 async def test_all_others_are_served_as_without_accounts(in_mode: InMode, seed: int, passkey: str) -> None:
     optional, off = await in_mode("optional", "optional:"), await in_mode("off", "off:")
-    announces = [(seconds, one._replace(passkey=passkey)) for seconds, one in some_updates(seed)]
-    await compare(optional, off, announces)
+    calls = [(seconds, [one._replace(passkey=passkey) for one in call]) for seconds, call in some_updates(seed)]
+    await compare(optional, off, calls)
 
 
 async def test_an_unknown_passkey_is_reported_with_every_outcome(make_store: MakeStore) -> None:

@@ -81,7 +81,7 @@ local sub, find, match, byte, format = string.sub, string.find, string.match, st
 local UPDATE = 117 -- 'u', the event of regular announces
 
 -- The call: its time, rules, announces, and what one command has read for all of them.
-local P, call, now, moment, may_grow, batch_values, info_hashes, secret
+local P, call, now, moment, may_grow, batch_values, info_hashes, registered_at, secret
 local settle_from -- a regular announce may clear a hit-and-run from so many seconds on (0 in a shard)
 local users_prefix, passkeys_prefix -- of the keys of a regular announce's user: to join fewer parts is faster
 local outage_from, outage_until, steady, clock_back, full, full_before, removing
@@ -91,6 +91,8 @@ local user_group -- of the user whose row was read last; nil for none
 local rules, accounts, early, regular_after, max_gap, give_below, notes_updates, memory
 local hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, min_timeout, max_changes
 local field_lists -- the fields that announces read under these rules
+-- The rows of torrents that regular announces of the call have read, by info hash. Only other announces change them.
+local torrents_read
 -- What the announces of the call add up to: for the answer, and for finish(). And `asks`: whether 'no copy' may be one.
 local sums -- 0, 2, 3: traffic over HTTP, UDP, WebSockets; given, again, incomplete, joined, newly_full
 
@@ -401,12 +403,15 @@ function begin(prefix, arguments)
   network_changes, due_entries = {}, {}
   -- With room for those of one announce: to grow a table costs as much as a short command.
   local keys = { gap, heartbeat, addresses_full, removing_key, secret_key, nil, nil, nil, nil, nil }
-  local hashes, n = {}, 5
+  local hashes, at, n = {}, {}, 5
   for i = 4, #arguments do
     local ih = sub(arguments[i], 1, 40)
-    hashes[i], keys[n + 1], keys[n + 2], n = ih, P .. 'info_hash:' .. ih, P .. 'deny:' .. ih, n + 2
+    hashes[i] = ih
+    if not at[ih] then
+      at[ih], keys[n + 1], keys[n + 2], n = n + 1, P .. 'info_hash:' .. ih, P .. 'deny:' .. ih, n + 2
+    end
   end
-  info_hashes = hashes
+  info_hashes, registered_at, torrents_read = hashes, at, {}
   if accounts then
     keys[n + 1], keys[n + 2], keys[n + 3] = upload_multiplier, download_multiplier, groups
   end
@@ -451,14 +456,16 @@ end
 
 local function announce(keys, arguments)
   begin(keys[1], arguments)
-  local replies, others, values, hashes = {}, false, batch_values, info_hashes
+  local replies, others, values = {}, false, batch_values
   for i = 4, #arguments do
-    local packed, registered, denied, ok, reply = arguments[i], values[2 * i - 2], values[2 * i - 1], false, nil
+    local packed, ih, ok, reply = arguments[i], info_hashes[i], false, nil
+    local at = registered_at[ih]
+    local registered, denied = values[at], values[at + 1]
     if registered and not denied and byte(packed, 81) == UPDATE then
-      ok, reply = pcall(update_regular, packed, hashes[i], registered)
+      ok, reply = pcall(update_regular, packed, ih, registered)
     end
     if not (ok and reply) then
-      others = true
+      others, torrents_read[ih] = true, nil
       ok, reply = pcall(announce_other, packed, registered, denied)
       if not ok then reply = { 1, 'error', type(reply) == 'table' and reply.err or tostring(reply) } end
     end

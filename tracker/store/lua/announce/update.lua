@@ -111,11 +111,17 @@ function update_regular(packed, ih, tid)
   if give_below > 0 or changed and user then
     t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = load_more(torrent, user)
     if hybrid_of then return end
-  elseif user then
-    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'arrays', 'hybrid_of')
-    if t[7] then return end
   else
-    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'arrays')
+    t = torrents_read[ih]
+    if not t then
+      if accounts then
+        t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'arrays', 'hybrid_of')
+      else
+        t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'arrays')
+      end
+      torrents_read[ih] = t
+    end
+    if user and t[7] then return end
   end
   if t[1] ~= tid or t[2] == '0' or t[2] == 'pending' then return end
   if user then
