@@ -121,9 +121,9 @@ class Neighbours:
         """The peers that a lookup by the tracker's node finds."""
         lookup = runtime.nodes[4].find_peers(HASH, self.now)
         assert lookup is not None
-        await self.pass_until(lambda: lookup.result is not None, step=0.1)
-        assert lookup.result is not None
-        return set(lookup.result.peers)
+        await self.pass_until(lambda: lookup.outcome is not None, step=0.1)
+        assert lookup.outcome is not None
+        return set(lookup.outcome.peers)
 
 
 async def _read_nothing(info_hash: InfoHash, family: int) -> Swarm:

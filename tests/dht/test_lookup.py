@@ -12,7 +12,7 @@ from tracker.dht import bloom
 from tracker.dht.buckets import Buckets
 from tracker.dht.lookup import MAX_CANDIDATES, MAX_NAMED_PEERS, MAX_PEERS, MAX_QUERIES, Lookup
 from tracker.dht.node_id import fits_address, id_for_address, to_id, to_number
-from tracker.wire.krpc import Answer, Node, NodeId
+from tracker.wire.krpc import Answer, FindNode, Node, NodeId
 
 TARGET = bytes(20)
 NO_ID = 2**160 - 1
@@ -28,7 +28,7 @@ def answer(node: Node, *named: Node, values: tuple[Endpoint, ...] = ()) -> Answe
 
 
 def lookup_from(*start: Node, private_addresses: bool = True) -> Lookup:
-    return Lookup(TARGET, start, 0, own=NO_ID, private_addresses=private_addresses)
+    return Lookup(FindNode(TARGET), start, 0, own=NO_ID, private_addresses=private_addresses)
 
 
 class Network:
@@ -56,7 +56,7 @@ class Network:
             queries += len(asked)
             for each in sorted(asked, key=self.alive.__contains__, reverse=True):
                 if each in self.alive:
-                    lookup.on_answer(each, self.answer(each, lookup.target))
+                    lookup.on_answer(each, self.answer(each, TARGET))
                 else:
                     lookup.on_failure(each)
             now += 0.1
@@ -69,7 +69,7 @@ def test_the_nearest_nodes_alive_are_found(seed: int, dead: float) -> None:
     rng = random.Random(seed)
     network = Network(rng, 80, dead)
     start = rng.sample(sorted(network.alive), 8)
-    lookup = Lookup(TARGET, start, 0, own=NO_ID, private_addresses=True)
+    lookup = Lookup(FindNode(TARGET), start, 0, own=NO_ID, private_addresses=True)
     queries = network.run(lookup)
     nearest = sorted(network.alive, key=lambda each: to_number(each.id))[:8]
     found = lookup.result().nearest
@@ -179,7 +179,7 @@ class TestHostileAnswers:
         for port in (b"\0\0", b"\0\x35", b"\3\xff"):
             for host in (b"\x09\x09\x09\x09", b"\x2a\x00" + bytes(13) + b"\1"):
                 assert lookup_from(Node(to_id(1), Endpoint(host + port))).next_queries(0) == []
-        assert Lookup(TARGET, [node(5, 5)], 0, own=5, private_addresses=True).next_queries(0) == []
+        assert Lookup(FindNode(TARGET), [node(5, 5)], 0, own=5, private_addresses=True).next_queries(0) == []
 
     def test_answers_of_nodes_with_a_wrong_id_do_not_end_it(self) -> None:
         """BEP 42"""
@@ -230,7 +230,7 @@ class TestFindings:
         values = [packed(each, 6881) for each in (own, peer, network, *never)]
         values += [packed(peer, port) for port in (1, 53, 1023)]
         external = Address(packed(own, 1)[:-2])
-        lookup = Lookup(TARGET, [asked], 0, own=NO_ID, private_addresses=private_addresses, external=external)
+        lookup = Lookup(FindNode(TARGET), [asked], 0, own=NO_ID, private_addresses=private_addresses, external=external)
         lookup.next_queries(0)
         lookup.on_answer(asked, answer(asked, values=tuple(values)))
         wanted = {packed(peer, 6881)} | ({packed(network, 6881)} if private_addresses else set())

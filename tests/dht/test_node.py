@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht.announced_peers import AnnouncedPeers, SampleSet
-from tracker.dht.node import DhtNode, RunningLookup
+from tracker.dht.lookup import Lookup
+from tracker.dht.node import DhtNode
 from tracker.dht.node_id import ExternalAddress, fits_address, to_id
 from tracker.dht.rate_limits import InboundLimits, OutboundLimits
 from tracker.dht.responder import Family, Responder, Swarm
@@ -87,18 +88,18 @@ class Island:
                 node.tick(self.now)
             self.deliver()
 
-    def finish(self, running: RunningLookup | None) -> set[Endpoint]:
-        assert running is not None
-        while running.result is None:
+    def finish(self, lookup: Lookup | None) -> set[Endpoint]:
+        assert lookup is not None
+        while lookup.outcome is None:
             self.run(0.5)
-        return set(running.result.peers)
+        return set(lookup.outcome.peers)
 
     def announce(self, peer: Endpoint, start: Endpoint) -> Endpoint:
         """As a client: a lookup, then an announce to the nearest nodes, with the token of each."""
-        running = self.nodes[start].find_peers(HASH, self.now)
-        self.finish(running)
-        assert running and running.result
-        for number, (_, endpoint) in enumerate(running.result.nearest):
+        lookup = self.nodes[start].find_peers(HASH, self.now)
+        self.finish(lookup)
+        assert lookup and lookup.outcome
+        for number, (_, endpoint) in enumerate(lookup.outcome.nearest):
             query = Query(b"ga", NodeId(bytes((number,)) * 20), GetPeers(HASH))
             self.receive(endpoint, peer, encode_query(query))
             (token,) = [self.token(data) for at, data in self.nodes[endpoint].take_datagrams() if at == peer]
@@ -138,9 +139,9 @@ class TestIsland:
         found = {island.announce(address(100 + number), address(number)) for number in range(1, 6)}
         for node in island.nodes.values():
             assert island.finish(node.find_peers(HASH, island.now)) == found
-            running = node.find_peers(HASH, island.now, scrape=True)
-            island.finish(running)
-            assert running and running.result and running.result.leechers == pytest.approx(5, rel=0.05)
+            lookup = node.find_peers(HASH, island.now, scrape=True)
+            island.finish(lookup)
+            assert lookup and lookup.outcome and lookup.outcome.leechers == pytest.approx(5, rel=0.05)
 
     def test_ipv6_is_a_network_of_its_own(self) -> None:
         """BEP 32"""
@@ -171,9 +172,9 @@ class TestIsland:
         first = island.first()
         assert len(first.table) == 19 and first.table.entries.dropped == 0
         island.cut = set()
-        running = first.find_nodes(0, island.now)
-        island.finish(running)
-        assert running and running.result and len(running.result.nearest) == 8
+        lookup = first.find_nodes(0, island.now)
+        island.finish(lookup)
+        assert lookup and lookup.outcome and len(lookup.outcome.nearest) == 8
 
     @pytest.mark.parametrize("same_id", [False, True])
     @pytest.mark.parametrize("family", [4, 6])
@@ -217,7 +218,7 @@ class TestIsland:
         saved = island.first().table.good_nodes(island.now, 2000)
         again = made(0)
         island.nodes[address(0)] = again
-        again.restore(saved, island.now)
+        again.ping(saved, island.now)
         island.run(10)
         assert len(saved) == len(again.table) == 19
 
@@ -325,7 +326,7 @@ class TestAnswers:
     def test_who_was_asked_may_not_flood_us(self) -> None:
         """One datagram with the id of a query ends it. Other queries are limited like all, and garbage is dropped."""
         node = made(1)
-        node.restore([Node(ASKER, SOURCE)] * 4, 0)
+        node.ping([Node(ASKER, SOURCE)] * 4, 0)
         transactions = [query.transaction for query in delivered(node)]
         assert len(transactions) == 4
         fakes = [encode_query(Query(each, ASKER, Ping())) for each in transactions]
@@ -381,7 +382,7 @@ class TestAnswers:
     def test_an_answer_under_another_id_is_a_failure_of_the_one_asked(self) -> None:
         node = made(1)
         for transaction_of in (ASKER, NodeId(b"b" * 20)):
-            node.restore([Node(ASKER, SOURCE)], 0)
+            node.ping([Node(ASKER, SOURCE)], 0)
             (query,) = delivered(node)
             node.receive(encode_answer(Answer(query.transaction, transaction_of)), SOURCE, 0)
         entry = node.table.entry(ASKER)
@@ -389,33 +390,33 @@ class TestAnswers:
 
     def test_an_unreachable_node_fails_at_once(self) -> None:
         node = made(1)
-        node.restore([Node(ASKER, SOURCE)], 0)
+        node.ping([Node(ASKER, SOURCE)], 0)
         (query,) = delivered(node)
         node.receive(encode_answer(Answer(query.transaction, ASKER)), SOURCE, 0)
-        running = node.find_peers(HASH, 1)
+        lookup = node.find_peers(HASH, 1)
         node.unreachable(SOURCE, 1)
         entry = node.table.entry(ASKER)
         assert entry and entry.failures == 1
-        assert running and running.result and running.result.answered == 0
+        assert lookup and lookup.outcome and lookup.outcome.answered == 0
 
     def test_an_error_ends_a_query_but_is_a_sign_of_life(self) -> None:
         node = made(1)
-        node.restore([Node(ASKER, SOURCE)], 0)
+        node.ping([Node(ASKER, SOURCE)], 0)
         (query,) = delivered(node)
         node.receive(encode_answer(Answer(query.transaction, ASKER)), SOURCE, 0)
-        running = node.find_peers(HASH, 1)
+        lookup = node.find_peers(HASH, 1)
         (query,) = delivered(node)
         node.receive(encode_failure(Failure(query.transaction, 202, "no")), SOURCE, 1)
         entry = node.table.entry(ASKER)
-        assert running and running.result and running.result.answered == 0 and entry and entry.failures == 0
+        assert lookup and lookup.outcome and lookup.outcome.answered == 0 and entry and entry.failures == 0
 
     def test_lookups_are_limited(self) -> None:
         node = made(1)
-        node.restore([Node(ASKER, SOURCE)], 0)
+        node.ping([Node(ASKER, SOURCE)], 0)
         (query,) = delivered(node)
         node.receive(encode_answer(Answer(query.transaction, ASKER)), SOURCE, 0)
-        running = [node.find_peers(HASH, 1) for _ in range(9)]
-        assert [each is None for each in running] == [False] * 8 + [True]
+        lookups = [node.find_peers(HASH, 1) for _ in range(9)]
+        assert [each is None for each in lookups] == [False] * 8 + [True]
 
 
 class TestExternalAddress:

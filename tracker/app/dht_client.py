@@ -87,7 +87,7 @@ async def find(settings: DhtSettings, saved: Sequence[SavedNode], info_hash: Inf
     async with open_client(settings) as sockets:
         nodes = {family: each.node for family, each in sockets.items()}
         for family, node in nodes.items():
-            node.restore(some_nodes(saved, family), time.monotonic())
+            node.ping(some_nodes(saved, family), time.monotonic())
             node.contact(await _first_nodes(settings, family), time.monotonic())
         await _connected(nodes.values())
         asked = [node for node in nodes.values() if len(node.table)]

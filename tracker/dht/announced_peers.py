@@ -9,6 +9,7 @@ our id are kept, because others look for them there. Samples of the hashes are s
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
 from tracker.bittorrent import Endpoint, InfoHash
@@ -127,11 +128,7 @@ class AnnouncedPeers:
         if swarm is None:
             return None
         oldest = now - LIFETIME_SECONDS
-        expired = []
-        for address, peer in swarm.peers.items():
-            if peer.announced_at > oldest:
-                break
-            expired.append(address)
+        expired = list(takewhile(lambda address: swarm.peers[address].announced_at <= oldest, swarm.peers))
         for address in expired:
             del swarm.peers[address]
         self.peer_count -= len(expired)

@@ -11,7 +11,7 @@ from tracker.bittorrent import Address, Endpoint
 from tracker.dht import bloom
 from tracker.dht.node_id import fits_address, is_usable, network_of, to_number
 from tracker.dht.table import ANSWER_NODES
-from tracker.wire.krpc import FILTER_LENGTH, NODE6_LENGTH, NODE_LENGTH, Answer, Node, split_nodes
+from tracker.wire.krpc import FILTER_LENGTH, NODE6_LENGTH, NODE_LENGTH, Answer, FindNode, GetPeers, Node, split_nodes
 
 PARALLEL = 4
 SLOW_SECONDS = 1
@@ -60,22 +60,24 @@ class LookupResult(NamedTuple):
 
 @dataclass(eq=False)
 class Lookup:
-    """``start``: the nearest nodes that are known. ``own``: our id, which is never asked. ``private_addresses``: as of
-    the routing table. ``external``: our own address, where no peer is."""
+    """``query``: the arguments of its queries. ``start``: the nearest nodes that are known. ``own``: our id, which is
+    never asked. ``private_addresses``: as of the routing table. ``external``: our own address, where no peer is."""
 
-    target: bytes
+    query: FindNode | GetPeers
     start: InitVar[Iterable[Node]]
     started: float
     _: KW_ONLY
     own: int
     private_addresses: bool = False
     external: Address | None = None
+    outcome: LookupResult | None = None
+    """``None`` until it has ended."""
     _queries: int = 0
     _seeds_filter: bytes = bytes(FILTER_LENGTH)
     _peers_filter: bytes = bytes(FILTER_LENGTH)
 
     def __post_init__(self, start: Iterable[Node]) -> None:
-        self._number = to_number(self.target)
+        self._number = to_number(self.query.target if isinstance(self.query, FindNode) else self.query.info_hash)
         self._candidates: list[_Candidate] = []  # nearest first
         self._by_node: dict[Node, _Candidate] = {}
         self._networks: set[bytes] = set()

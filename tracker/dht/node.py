@@ -8,9 +8,10 @@ import random
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, InitVar, dataclass, field
+from itertools import takewhile
 
 from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
-from tracker.dht.lookup import Lookup, LookupResult
+from tracker.dht.lookup import Lookup
 from tracker.dht.node_id import ExternalAddress, fits_address, id_for_address, to_id
 from tracker.dht.rate_limits import InboundLimits, OutboundLimits
 from tracker.dht.responder import NO_PART, Family, Responder, Swarm
@@ -43,14 +44,6 @@ _PING = Ping()
 
 
 @dataclass(slots=True, eq=False)
-class RunningLookup:
-    lookup: Lookup
-    arguments: Arguments
-    result: LookupResult | None = None
-    """``None`` until it is done."""
-
-
-@dataclass(slots=True, eq=False)
 class Pending:
     """A query of ours that waits for the limits, or for its answer."""
 
@@ -58,7 +51,7 @@ class Pending:
     id: NodeId | None
     """``None`` for a node that is known by its address only."""
     arguments: Arguments = _PING
-    lookup: RunningLookup | None = None
+    lookup: Lookup | None = None
     sent_at: float = 0.0
 
     @property
@@ -103,12 +96,8 @@ class Transactions:
 
     def expire(self, now: float) -> list[Pending]:
         """The queries that were not answered in time. For every second."""
-        keys = []
-        for key, pending in self._pending.items():
-            if now - pending.sent_at < TIMEOUT_SECONDS:
-                break
-            keys.append(key)
-        return self._take(keys)
+        late = takewhile(lambda item: now - item[1].sent_at >= TIMEOUT_SECONDS, self._pending.items())
+        return self._take([key for key, _ in late])
 
     def _take(self, keys: list[tuple[Endpoint, bytes]]) -> list[Pending]:
         return [self._pending.pop(key) for key in keys]
@@ -163,7 +152,7 @@ class DhtNode:
     now: InitVar[float]
     counts: NodeCounts = field(default_factory=NodeCounts)
     _transactions: Transactions = field(default_factory=Transactions)
-    _lookups: list[RunningLookup] = field(default_factory=list)
+    _lookups: list[Lookup] = field(default_factory=list)
     _waiting: deque[Pending] = field(default_factory=deque)
     _datagrams: list[Datagram] = field(default_factory=list)
 
@@ -230,12 +219,10 @@ class DhtNode:
             self._fail(pending, now)
         if now >= self._next_pings:
             self._next_pings = now + PING_ROUND_SECONDS
-            for node in self.table.due_pings(now) or self.table.quiet_pings(now):
-                self._ask(Pending(node.endpoint, node.id), now)
+            self.ping(self.table.due_pings(now) or self.table.quiet_pings(now), now)
         if now >= self._next_growth:
             self._next_growth = now + GROWTH_ROUND_SECONDS
-            for node in self.table.due_candidates(now):
-                self._ask(Pending(node.endpoint, node.id), now)
+            self.ping(self.table.due_candidates(now), now)
             target = self.table.due_lookup(now, self.rng)
             if target is not None:
                 self.find_nodes(target, now)
@@ -245,63 +232,62 @@ class DhtNode:
         waiting, self._waiting = self._waiting, deque()
         for query in waiting:
             self._ask(query, now)
-        for running in list(self._lookups):
-            self._advance(running, now)
+        for lookup in list(self._lookups):
+            self._advance(lookup, now)
 
     def contact(self, endpoints: Iterable[Endpoint], now: float) -> None:
         """Asks nodes known by their address only, such as bootstrap nodes, for those near us."""
         for endpoint in endpoints:
             self._ask(Pending(endpoint, None, FindNode(self.id)), now)
 
-    def restore(self, nodes: Iterable[Node], now: float) -> None:
-        """Pings nodes of an earlier run. They enter the table when they answer."""
+    def ping(self, nodes: Iterable[Node], now: float) -> None:
+        """Pings nodes, such as those of an earlier run. They enter the table when they answer."""
         for node in nodes:
             self._ask(Pending(node.endpoint, node.id), now)
 
-    def find_nodes(self, target: int, now: float) -> RunningLookup | None:
+    def find_nodes(self, target: int, now: float) -> Lookup | None:
         return self._look_up(FindNode(to_id(target)), to_id(target), now)
 
-    def find_peers(self, info_hash: InfoHash, now: float, *, scrape: bool = False) -> RunningLookup | None:
+    def find_peers(self, info_hash: InfoHash, now: float, *, scrape: bool = False) -> Lookup | None:
         """Returns ``None`` while too many lookups run. ``scrape``: counts instead of peers (BEP 33)."""
         return self._look_up(GetPeers(info_hash, scrape=scrape), info_hash, now)
 
-    def stop(self, running: RunningLookup) -> None:
+    def stop(self, lookup: Lookup) -> None:
         """Ends a lookup if it is not done: no more nodes are asked."""
-        if running.result is None:
-            running.result = running.lookup.result()
-            self._lookups.remove(running)
+        if lookup.outcome is None:
+            lookup.outcome = lookup.result()
+            self._lookups.remove(lookup)
 
-    def _look_up(self, arguments: Arguments, target: bytes, now: float) -> RunningLookup | None:
+    def _look_up(self, query: FindNode | GetPeers, target: bytes, now: float) -> Lookup | None:
         if len(self._lookups) >= MAX_LOOKUPS:
             return None
         lookup = Lookup(
-            target,
+            query,
             self.table.lookup_start(target),
             now,
             own=self.table.entries.own,
             private_addresses=self.table.private_addresses,
             external=self.external.address,
         )
-        running = RunningLookup(lookup, arguments)
-        self._lookups.append(running)
-        self._advance(running, now)
-        return running
+        self._lookups.append(lookup)
+        self._advance(lookup, now)
+        return lookup
 
-    def _advance(self, running: RunningLookup, now: float) -> None:
-        for node in running.lookup.next_queries(now):
-            self._ask(Pending(node.endpoint, node.id, running.arguments, running), now)
-        if running.lookup.is_done(now):
-            self.stop(running)
+    def _advance(self, lookup: Lookup, now: float) -> None:
+        for node in lookup.next_queries(now):
+            self._ask(Pending(node.endpoint, node.id, lookup.query, lookup), now)
+        if lookup.is_done(now):
+            self.stop(lookup)
 
     def _ask(self, query: Pending, now: float) -> None:
         """Sends a query, or keeps it until the limits allow it."""
-        if query.lookup is not None and query.lookup.result is not None:
+        if query.lookup is not None and query.lookup.outcome is not None:
             return
         if self._transactions.full or not self.outbound.take(Address(query.endpoint[:-2]), now):
             if len(self._waiting) < MAX_WAITING:
                 self._waiting.append(query)
             elif query.lookup is not None and query.id is not None:
-                query.lookup.lookup.on_failure(Node(query.id, query.endpoint))
+                query.lookup.on_failure(Node(query.id, query.endpoint))
             return
         query.sent_at = now
         transaction = self._transactions.begin(query, self.rng)
@@ -344,7 +330,7 @@ class DhtNode:
             self.table.on_failure(Node(pending.id, source), now)
             self._fail_lookup(pending, now)
         elif pending.lookup is not None:
-            pending.lookup.lookup.on_answer(node, message)
+            pending.lookup.on_answer(node, message)
             self._advance(pending.lookup, now)
         self._vote(message, Address(source[:-2]), now)
 
@@ -356,7 +342,7 @@ class DhtNode:
 
     def _fail_lookup(self, pending: Pending, now: float) -> None:
         if pending.lookup is not None and pending.id is not None:
-            pending.lookup.lookup.on_failure(Node(pending.id, pending.endpoint))
+            pending.lookup.on_failure(Node(pending.id, pending.endpoint))
             self._advance(pending.lookup, now)
 
     def _vote(self, answer: Answer, voter: Address, now: float) -> None:

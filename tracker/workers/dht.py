@@ -61,7 +61,7 @@ log = Logger("tracker.dht")
 def restore(saved: SavedNode, nodes: Mapping[int, DhtNode], now: float) -> None:
     """Pings the nodes that were saved. ``nodes`` by 4 and 6; ``now`` is the nodes' time."""
     for family, node in nodes.items():
-        node.restore(split_nodes(saved.nodes.get(family), LENGTHS[family]), now)
+        node.ping(split_nodes(saved.nodes.get(family), LENGTHS[family]), now)
 
 
 async def load_saved(store: DhtNodes, name: str) -> SavedNode:

@@ -257,20 +257,20 @@ async def find_peers(
 ) -> LookupResult | None:
     """Looks up a torrent and waits for the result, at most as long as a lookup takes. ``None`` while too many run, and
     where ``may_ask``, which is called every few seconds, no longer returns true."""
-    running = node.find_peers(info_hash, timer(), scrape=scrape)
-    if running is None:
+    lookup = node.find_peers(info_hash, timer(), scrape=scrape)
+    if lookup is None:
         return None
     checked = timer()
     try:
-        while running.result is None:
+        while lookup.outcome is None:
             await sleep(POLL_SECONDS)
             if timer() - checked >= CHECK_SECONDS:
                 checked = timer()
                 if may_ask is not None and not await may_ask():
                     return None
-        return running.result
+        return lookup.outcome
     finally:
-        node.stop(running)
+        node.stop(lookup)
 
 
 def counts(results: list[LookupResult]) -> tuple[int, int] | None:

@@ -36,9 +36,9 @@ def hosts(first: int, count: int) -> list[str]:
 async def found(served: Served, info_hash: InfoHash, *, scrape: bool = False) -> LookupResult:
     running = served.node.find_peers(info_hash, time.monotonic(), scrape=scrape)
     assert running
-    await eventually(lambda: running.result is not None)
-    assert running.result
-    return running.result
+    await eventually(lambda: running.outcome is not None)
+    assert running.outcome
+    return running.outcome
 
 
 def knows(served: Served, addresses: Sequence[str]) -> bool:
