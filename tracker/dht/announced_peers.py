@@ -8,13 +8,12 @@ our id are kept, because others look for them there. Samples of the hashes are s
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht.buckets import Buckets
-from tracker.dht.node_id import to_number
+from tracker.dht.node_id import to_id, to_number
 from tracker.wire.krpc import MAX_INTERVAL_SECONDS, NodeId
 
 MAX_SAMPLES = 20
@@ -38,11 +37,8 @@ class AnnouncedPeer(NamedTuple):
     announced_at: float
 
 
-@dataclass(slots=True)
-class _Swarm:
-    info_hash: InfoHash
-    peers: dict[bytes, AnnouncedPeer]
-    """By address, the latest announce last."""
+_Swarm = dict[bytes, AnnouncedPeer]
+"""The peers of a hash by address, the latest announce last."""
 
 
 class AnnouncedPeers:
@@ -57,7 +53,9 @@ class AnnouncedPeers:
         max_peers: int = 100_000,
     ) -> None:
         self.max_peers_of_hash, self.max_peers = max_peers_of_hash, max_peers
-        self.swarms: Buckets[_Swarm] = Buckets(to_number(own), bucket_hashes, max_entries=max_hashes)
+        self.swarms: Buckets[_Swarm] = Buckets(
+            to_number(own), bucket_hashes, max_entries=max_hashes, on_drop=self._on_drop
+        )
         self.peer_count = 0
 
     def __len__(self) -> int:
@@ -69,13 +67,13 @@ class AnnouncedPeers:
     def has_room(self, info_hash: InfoHash, address: bytes, now: float) -> bool:
         """Whether an announce is stored. One that renews an entry always is."""
         swarm = self._fresh(info_hash, now)
-        if swarm is not None and address in swarm.peers:
+        if swarm is not None and address in swarm:
             return True
         if self.peer_count >= self.max_peers:
             return False
         if swarm is None:
             return self.swarms.has_room(to_number(info_hash))
-        return len(swarm.peers) < self.max_peers_of_hash
+        return len(swarm) < self.max_peers_of_hash
 
     def announce(self, info_hash: InfoHash, endpoint: Endpoint, now: float, *, seed: bool) -> bool:
         """One entry per address and hash: the latest port and kind count. Returns False where there is no room."""
@@ -85,29 +83,24 @@ class AnnouncedPeers:
         number = to_number(info_hash)
         swarm = self.swarms.get(number)
         if swarm is None:
-            victim = self.swarms.victim(number)
-            if victim is not None:
-                self._drop(victim)
-            swarm = _Swarm(info_hash, {})
+            swarm = {}
             self.swarms.put(number, swarm)
-        if swarm.peers.pop(address, None) is None:
+        if swarm.pop(address, None) is None:
             self.peer_count += 1
-        swarm.peers[address] = AnnouncedPeer(endpoint, seed, now)
+        swarm[address] = AnnouncedPeer(endpoint, seed, now)
         return True
 
     def peers(self, info_hash: InfoHash, now: float) -> list[AnnouncedPeer]:
-        swarm = self._fresh(info_hash, now)
-        return [] if swarm is None else list(swarm.peers.values())
+        return list((self._fresh(info_hash, now) or {}).values())
 
     def hashes(self) -> Iterator[InfoHash]:
-        for swarm in self.swarms:
-            yield swarm.info_hash
+        return (InfoHash(to_id(number)) for number, _ in self.swarms.items())
 
     def summaries(self) -> Iterator[SwarmSummary]:
-        for swarm in self.swarms:
-            peers = swarm.peers.values()
-            seeders = sum(peer.seed for peer in peers)
-            yield SwarmSummary(swarm.info_hash, seeders, len(peers), next(reversed(peers)).announced_at)
+        for number, swarm in self.swarms.items():
+            seeders = sum(peer.seed for peer in swarm.values())
+            latest = next(reversed(swarm.values()))
+            yield SwarmSummary(InfoHash(to_id(number)), seeders, len(swarm), latest.announced_at)
 
     def expire(self, now: float) -> None:
         """Removes all that is too old. For every minute."""
@@ -115,12 +108,12 @@ class AnnouncedPeers:
             self._fresh(info_hash, now)
 
     def forget(self, info_hash: InfoHash) -> None:
-        self._drop(to_number(info_hash))
+        self.swarms.drop(to_number(info_hash))
 
     def change_id(self, own: NodeId) -> None:
         """Our id changed: the hashes are filed again."""
         self.swarms.rebase(to_number(own))
-        self.peer_count = sum(len(swarm.peers) for swarm in self.swarms)
+        self.peer_count = sum(map(len, self.swarms))
 
     def _fresh(self, info_hash: InfoHash, now: float) -> _Swarm | None:
         """The swarm without peers that are too old; ``None`` where nothing is left."""
@@ -128,19 +121,17 @@ class AnnouncedPeers:
         if swarm is None:
             return None
         oldest = now - LIFETIME_SECONDS
-        expired = list(takewhile(lambda address: swarm.peers[address].announced_at <= oldest, swarm.peers))
+        expired = list(takewhile(lambda address: swarm[address].announced_at <= oldest, swarm))
         for address in expired:
-            del swarm.peers[address]
+            del swarm[address]
         self.peer_count -= len(expired)
-        if swarm.peers:
+        if swarm:
             return swarm
-        self._drop(to_number(info_hash))
+        self.forget(info_hash)
         return None
 
-    def _drop(self, number: int) -> None:
-        swarm = self.swarms.drop(number)
-        if swarm is not None:
-            self.peer_count -= len(swarm.peers)
+    def _on_drop(self, swarm: _Swarm) -> None:
+        self.peer_count -= len(swarm)
 
 
 class SampleSet:

@@ -6,7 +6,6 @@ entries, or up to twice as many where the others are nearer: the ``capacity`` en
 
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import islice
 from typing import Generic, TypeVar
 
 from tracker.dht.node_id import ID_BITS, shared_bits
@@ -16,12 +15,14 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Buckets(Generic[T]):
-    """``added`` - ``dropped`` is the number of entries, after any sequence of calls."""
+    """``added`` - ``dropped`` is the number of entries, after any sequence of calls. ``on_drop`` is called with each
+    dropped value, but those for which ``rebase`` has no room."""
 
     own: int
     capacity: int
     _: KW_ONLY
     max_entries: int | None = None
+    on_drop: Callable[[T], None] = lambda _: None
     added: int = 0
     dropped: int = 0
     _buckets: list[dict[int, T]] = field(default_factory=lambda: [{} for _ in range(ID_BITS)])
@@ -36,6 +37,10 @@ class Buckets(Generic[T]):
 
     def __contains__(self, key: int) -> bool:
         return key != self.own and key in self.bucket(key)
+
+    def items(self) -> Iterator[tuple[int, T]]:
+        for bucket in self._buckets:
+            yield from bucket.items()
 
     def get(self, key: int) -> T | None:
         return None if key == self.own else self.bucket(key).get(key)
@@ -59,29 +64,20 @@ class Buckets(Generic[T]):
             return key ^ self.own < self._farthest() ^ self.own and self._bucket_takes(key, bucket)
         return self._bucket_takes(key, bucket)
 
-    def victim(self, key: int) -> int | None:
-        """The key that ``put`` drops for this one, where it has room: the farthest of its bucket, or of all where the
-        total is bounded."""
-        bucket = self.bucket(key)
-        if key in bucket:
-            return None
-        if len(bucket) >= 2 * self.capacity:
-            return max(bucket, key=self.own.__xor__)
-        if self.max_entries is not None and self._count >= self.max_entries:
-            return self._farthest()
-        return None
-
     def put(self, key: int, value: T) -> bool:
-        """Returns False where there is no room. Replaces the value of a known key."""
+        """Returns False where there is no room. Replaces the value of a known key. A new one may take the place of the
+        farthest of its bucket, or of all where the total is bounded."""
         if not self.has_room(key):
             return False
-        victim = self.victim(key)
-        if victim is not None:
-            self.drop(victim)
-        if key not in self:
+        bucket = self.bucket(key)
+        if key not in bucket:
+            if len(bucket) >= 2 * self.capacity:
+                self.drop(max(bucket, key=self.own.__xor__))
+            elif self.max_entries is not None and self._count >= self.max_entries:
+                self.drop(self._farthest())
             self._count += 1
             self.added += 1
-        self.bucket(key)[key] = value
+        bucket[key] = value
         return True
 
     def drop(self, key: int) -> T | None:
@@ -90,22 +86,19 @@ class Buckets(Generic[T]):
             return None
         self._count -= 1
         self.dropped += 1
-        return self.bucket(key).pop(key)
+        value = self.bucket(key).pop(key)
+        self.on_drop(value)
+        return value
 
     def rebase(self, own: int) -> None:
         """Files all entries by their distance from another id of ours. Those without room there are dropped."""
-        entries = [item for bucket in self._buckets for item in bucket.items()]
+        entries = list(self.items())
         before, added, dropped = self._count, self.added, self.dropped
         self.own, self._count = own, 0
         self._buckets = [{} for _ in range(ID_BITS)]
         for key, value in sorted(entries, key=lambda item: item[0] ^ own):
             self.put(key, value)
         self.added, self.dropped = added, dropped + before - self._count
-
-    def closest(self, target: int, count: int, wanted: Callable[[T], bool] | None = None) -> list[T]:
-        """The entries nearest to ``target``, in order; only those for which ``wanted`` is true."""
-        entries = self.nearest(target)
-        return list(islice(entries if wanted is None else filter(wanted, entries), count))
 
     def nearest(self, target: int) -> Iterator[T]:
         """All entries, those nearest to ``target`` first. Not to be changed meanwhile."""

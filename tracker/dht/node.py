@@ -130,12 +130,7 @@ class NodeCounts:
     bytes_in: int = 0
     bytes_out: int = 0
     seconds: deque[tuple[str, float]] = field(default_factory=lambda: deque(maxlen=MAX_SECONDS))
-    """The query and the time of each answer since ``take_seconds``."""
-
-    def take_seconds(self) -> list[tuple[str, float]]:
-        taken = list(self.seconds)
-        self.seconds.clear()
-        return taken
+    """The query and the time of each answer that is not in the metrics yet."""
 
 
 @dataclass(eq=False)

@@ -7,6 +7,7 @@ are pinged when there is room. So the table cannot be filled with forged datagra
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from tracker.bittorrent import Address
 from tracker.dht.buckets import Buckets
@@ -75,7 +76,7 @@ class RoutingTable:
         self.bucket_nodes = bucket_nodes
         self.node_timeout_seconds = node_timeout_seconds
         self.private_addresses = private_addresses
-        self.entries: Buckets[Entry] = Buckets(to_number(own), bucket_nodes)
+        self.entries: Buckets[Entry] = Buckets(to_number(own), bucket_nodes, on_drop=self._on_drop)
         self._hosts: dict[bytes, int] = {}  # address, or /64 of IPv6 -> number of its entry
         self._networks: dict[tuple[int, bytes], int] = {}  # bucket and /24 of IPv4 -> number of its entry
         self._candidates: dict[int, dict[int, Node]] = {}  # bucket -> number -> node
@@ -102,14 +103,15 @@ class RoutingTable:
                 break
         return (fitting + others)[:count]
 
-    def lookup_start(self, target: bytes, count: int = ANSWER_NODES) -> list[Node]:
+    def lookup_start(self, target: bytes) -> list[Node]:
         """Like ``closest``. Where all nodes are bad, they are tried all the same."""
-        return self.closest(target, count) or [entry.node for entry in self.entries.closest(to_number(target), count)]
+        nearest = self.entries.nearest(to_number(target))
+        return self.closest(target) or [entry.node for entry in islice(nearest, ANSWER_NODES)]
 
     def good_nodes(self, now: float, count: int) -> list[Node]:
         """Nearest first: what is worth saving."""
-        good = self.entries.closest(self.entries.own, count, lambda entry: self.is_good(entry, now))
-        return [entry.node for entry in good]
+        good = (entry.node for entry in self.entries.nearest(self.entries.own) if self.is_good(entry, now))
+        return list(islice(good, count))
 
     def is_good(self, entry: Entry, now: float) -> bool:
         return not entry.bad and now - entry.last_seen < GOOD_SECONDS
@@ -155,7 +157,7 @@ class RoutingTable:
             return
         entry.failures += 1
         if now - entry.last_seen >= self.node_timeout_seconds and not self._is_outage(now):
-            self._drop(entry.number)
+            self.entries.drop(entry.number)
 
     def due_pings(self, now: float, count: int = 10) -> list[Node]:
         """Nodes of the table to ping now: who is not good any more, silent longest first. For every 10 seconds."""
@@ -231,7 +233,7 @@ class RoutingTable:
         rivals = self._rivals(node, number)
         if all(entry.bad for entry in rivals):
             for entry in rivals:
-                self._drop(entry.number)
+                self.entries.drop(entry.number)
             return True
         for entry in rivals:
             if entry.number == number or self._host(entry.node) == self._host(node):
@@ -242,9 +244,6 @@ class RoutingTable:
         if not self._make_room(number, now):
             self._add_candidate(node)
             return
-        victim = self.entries.victim(number)
-        if victim is not None:
-            self._drop(victim)
         entry = Entry(node, number, fits_address(node.id, Address(node.endpoint[:-2])), now)
         self.entries.put(number, entry)
         self._hosts[self._host(node)] = number
@@ -261,19 +260,17 @@ class RoutingTable:
             return True
         bad = min((entry for entry in bucket.values() if entry.bad), key=lambda entry: entry.last_seen, default=None)
         if bad is not None:
-            self._drop(bad.number)
+            self.entries.drop(bad.number)
             return True
         if not all(self.is_good(entry, now) for entry in bucket.values()):
             return False
         return self.entries.has_room(number)
 
-    def _drop(self, number: int) -> None:
-        entry = self.entries.drop(number)
-        if entry is not None:
-            del self._hosts[self._host(entry.node)]
-            network = self._network(entry.node, number)
-            if network is not None:
-                self._networks.pop(network, None)
+    def _on_drop(self, entry: Entry) -> None:
+        del self._hosts[self._host(entry.node)]
+        network = self._network(entry.node, entry.number)
+        if network is not None:
+            self._networks.pop(network, None)
 
     def _is_due(self, entry: Entry, now: float) -> bool:
         pinged = entry.last_ping

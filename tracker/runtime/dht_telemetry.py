@@ -75,7 +75,8 @@ class DhtTelemetry:
                 self.telemetry.count(name, grown)
         self._passed = sums
         for node in self.nodes.values():
-            for query, seconds in node.counts.take_seconds():
+            while node.counts.seconds:
+                query, seconds = node.counts.seconds.popleft()
                 self.telemetry.observe(f"dht_query_seconds.{query}", seconds)
 
 
