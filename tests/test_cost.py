@@ -25,6 +25,7 @@ from tracker.bittorrent import Accounts, Address, AnnounceReply, InfoHash
 from tracker.core import announce
 from tracker.core.announce import Tracker
 from tracker.core.clients import ClientRules
+from tracker.core.counter_names import UDP
 from tracker.core.rate_limits import Limits
 from tracker.frontends.http.server import serve_http
 from tracker.frontends.udp.server import serve_udp
@@ -490,7 +491,7 @@ async def serving(store: Store, accounts: Accounts = "off") -> AsyncIterator[tup
     ((datagrams,),) = await open_datagram_sockets(["127.0.0.1:0"], 2**20)
     async with (
         serve_http(decisions, live) as (address,),
-        serve_udp(decisions.over_udp(), live, [datagrams], secret=SECRET),
+        serve_udp(decisions.over(UDP), live, [datagrams], secret=SECRET),
     ):
         yield int(address.rpartition(":")[2]), int(datagrams.address.rpartition(":")[2])
 

@@ -12,6 +12,7 @@ from loadtest.servers import Server
 from tests.core.harness import SECRET, MakeTracker, TrackerHarness, at, open_tracker
 from tests.store.harness import ALICE, BOB, info_hash, peer_id, timeout_key
 from tracker.bittorrent import Announce, AnnounceOverSocket, Digits, Event, Reply, Scrape, ScrapeFile, ScrapeReply
+from tracker.core.counter_names import UDP, WEBSOCKET
 from tracker.core.intervals import steps, throttled_steps
 from tracker.core.warning_messages import FREELEECH, NEUTRAL, NO_PEERS_NOW, NO_SLOT, PRIVATE_ADDRESS
 from tracker.refusals import Busy, Refusal
@@ -542,7 +543,7 @@ async def test_announces_count_by_event_family_and_outcome(tracker: TrackerHarne
 
 async def test_announces_over_udp_count_as_such_as_well(tracker: TrackerHarness) -> None:
     """Also in a batch with announces over HTTP."""
-    http, udp = tracker.decisions, tracker.decisions.over_udp()
+    http, udp = tracker.decisions, tracker.decisions.over(UDP)
     started = {"event": Event.STARTED, "port": 6881, "bytes_left": Digits(b"1000")}
     peers = [Announce(info_hash(1), peer_id(number), **started) for number in range(4)]  # type: ignore[arg-type]
     await asyncio.gather(
@@ -577,7 +578,7 @@ async def test_announces_over_udp_count_as_such_as_well(tracker: TrackerHarness)
 
 
 async def test_announces_over_websockets_count_as_such_as_well(tracker: TrackerHarness) -> None:
-    sockets, browser = tracker.decisions.over_websockets(), at("11.0.0.1")
+    sockets, browser = tracker.decisions.over(WEBSOCKET), at("11.0.0.1")
     for event, uploaded in ((Event.STARTED, b"0"), (Event.UPDATE, b"10")):
         fields = {"event": event, "port": 0, "bytes_left": Digits(b"1000"), "uploaded": Digits(uploaded)}
         announce = AnnounceOverSocket(info_hash(1), peer_id(1), **fields)  # type: ignore[arg-type]
@@ -596,7 +597,7 @@ async def test_what_peers_move_counts_in_a_call_that_begins_with_a_closed_websoc
     announce = AnnounceOverSocket(info_hash(1), peer_id(2), 0)
     announce.endpoint, closed = pack_socket(at("11.0.0.2"), SocketId(1, 1)), asyncio.Event()
     tracker.store.clock.now += 60
-    tracker.decisions.over_websockets().submit_gone(announce, None, at("11.0.0.2"), closed.set)
+    tracker.decisions.over(WEBSOCKET).submit_gone(announce, None, at("11.0.0.2"), closed.set)
     await tracker.announce(1, uploaded=10)
     assert closed.is_set() and "bytes.up" not in before
     assert (await counts(tracker))["bytes.up"] == 10
@@ -618,7 +619,7 @@ def raise_error(reply: Reply | Refusal) -> None:
 async def test_settings_are_reloaded_for_both_protocols(make_tracker: MakeTracker) -> None:
     """The UDP front end has its own view of them."""
     tracker = await make_tracker(announce={"peers_max": 5})
-    udp = tracker.decisions.over_udp()
+    udp = tracker.decisions.over(UDP)
     live = tracker.decisions._live
     announce_settings = AnnounceSettings(interval_seconds=77, interval_jitter=0)
     live.current = live.current.model_copy(update={"announce": announce_settings})

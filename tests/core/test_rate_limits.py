@@ -14,7 +14,7 @@ from loadtest.servers import Server
 from tests.core.harness import TrackerHarness, at, open_tracker
 from tests.store.harness import ALICE, START, Clock, info_hash, peer_id, timeout_key
 from tests.waiting import eventually, in_background
-from tracker.bittorrent import Announce, AnnounceReply, Event, PeerId, Scrape
+from tracker.bittorrent import Address, Announce, AnnounceReply, Event, PeerId, Scrape
 from tracker.core import rate_limits as module
 from tracker.core.rate_limits import DROP, REJECT, THROTTLE, Limits, subject_key, subject_text
 from tracker.core.request_counts import network
@@ -527,7 +527,7 @@ def test_an_announce_that_passes_is_counted_for_the_limits_that_do_not_count_it_
 ) -> None:
     """An early announce counts for its peer already, every announce for its torrent and its address."""
     limits = Limits(LimitSettings(), accounts="off")
-    limits.note_passed(decision(limit), outcome, event)
+    limits.note_passed(decision(limit), outcome, event, Address(bytes(4)))
     assert [hit.number for hit in limits.take()] == hits
 
 

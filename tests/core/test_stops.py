@@ -8,6 +8,7 @@ import pytest
 from loadtest.invariants import check_invariants
 from tests.core.harness import TrackerHarness, open_tracker
 from tests.store.harness import ALICE, BOB, Store, info_hash
+from tracker.core.counter_names import UDP
 from tracker.settings.model import Settings
 
 REAP_SECONDS = 1800
@@ -88,7 +89,7 @@ async def test_a_stop_is_applied_whatever_is_refused(
         await tracker.announce(2, "started", BOB)
         await refuse(tracker.store)
         if over == "udp":
-            tracker.decisions = tracker.decisions.over_udp()
+            tracker.decisions = tracker.decisions.over(UDP)
         reply = await tracker.announce(1, "stopped", ALICE, uploaded=70)
         assert (reply.leechers, reply.peers) == (1, b"")
         assert (await tracker.peer(1))["active"] == "0"

@@ -14,6 +14,7 @@ from functools import partial
 from tracker.app.join_events import JoinEvents
 from tracker.core.announce import Tracker
 from tracker.core.clients import ClientRules
+from tracker.core.counter_names import UDP, WEBSOCKET
 from tracker.core.rate_limits import Limits
 from tracker.errors import StartupError
 from tracker.frontends.http.server import serve_http
@@ -77,7 +78,7 @@ async def open_web(
     async with (
         running(partial(store.swarms.run, joins.on_late_join), clear_lists, read_deny_list, update_limits),
         open_websockets(context, tracker) as sockets,
-        serve_udp(tracker.over_udp(), context.live, datagrams, secret=store.secret),
+        serve_udp(tracker.over(UDP), context.live, datagrams, secret=store.secret),
         serve_http(
             tracker,
             context.live,
@@ -156,7 +157,7 @@ async def open_websockets(context: RuntimeContext, tracker: Tracker) -> AsyncIte
         yield None
         return
     store, process = context.store, context.store.socket_process
-    sockets = WebSockets(tracker.over_websockets(), context.live, process.number, process.publish)
+    sockets = WebSockets(tracker.over(WEBSOCKET), context.live, process.number, process.publish)
     process.begin()
     context.telemetry.gauge("sockets", sockets.__len__)
 

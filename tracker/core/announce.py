@@ -27,14 +27,14 @@ from tracker.bittorrent import (
     is_routable,
 )
 from tracker.core.clients import ClientRules
-from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_AND_WEBSOCKET_BYTES, WEBSOCKET, Kind
+from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP_AND_WEBSOCKET_BYTES, WEBSOCKET, Kind, Names
 from tracker.core.intervals import JITTER_STEPS, Step, socket_steps, step_after, steps, throttled_steps
 from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS, Decision, Limits, to_error
 from tracker.core.refusals import Failures, RegistrationLimits
 from tracker.core.scrape import Scrapes, resolving, result_of
 from tracker.core.warning_messages import PRIVATE_ADDRESS, WARNINGS, answer_with_warning, warning_of
 from tracker.errors import StoreUnavailable
-from tracker.refusals import Label, Refusal
+from tracker.refusals import Refusal
 from tracker.settings.reload import LiveSettings
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import (
@@ -68,10 +68,6 @@ _FAILURES = Refused, StoreUnavailable, Refusal
 _Outcome = Admission | _Failure
 _Settled = Iterable[tuple[_Pending, _Outcome]]
 _Batch = tuple[int, TrafficTotals] | None
-
-
-def ignore_reply(reply: Reply | Refusal) -> None:
-    del reply
 
 
 MAX_TOLD = 10_000
@@ -129,6 +125,7 @@ class Tracker:
         self._apply_settings()
         self._registrations = RegistrationLimits(counters.count, clock)
         self._failures = Failures(counters)
+        self.refused = self._failures.count
         self._private_addresses = PrivateAddresses()
         scrapes = Scrapes(swarms, counters, self._failures, limits, settings)
         self.scrape, self.submit_scrape, self.check_passkey = scrapes.scrape, scrapes.submit, scrapes.check_passkey
@@ -153,18 +150,12 @@ class Tracker:
             self._throttled_steps = socket_steps(interval, jitter, stretch=2)
         self._limits.apply_settings(settings.limits)
 
-    def over_udp(self) -> "Tracker":
-        """The same tracker for the UDP front end: it counts announces as those over UDP."""
-        udp = copy.copy(self)
-        udp._counter_names = UDP
-        return udp
-
-    def over_websockets(self) -> "Tracker":
-        """The same tracker for WebSockets, which have intervals and counters of their own."""
-        sockets = copy.copy(self)
-        sockets._counter_names = WEBSOCKET
-        sockets._apply_settings()
-        return sockets
+    def over(self, counter_names: Names) -> "Tracker":
+        """The same tracker for UDP or WEBSOCKET, which have counters of their own, WebSockets also intervals."""
+        other = copy.copy(self)
+        other._counter_names = counter_names
+        other._apply_settings()
+        return other
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         """Applies an announce from ``address``; raises Refusal with the failure to send."""
@@ -318,9 +309,7 @@ class Tracker:
             return False
         done = "" if isinstance(outcome, _FAILURES) else outcome[-1]
         if not isinstance(outcome, StoreUnavailable):
-            self._limits.note_passed(decision, done, announce.event)
-            if announce.event is _STOPPED:
-                self._limits.note_stop(address, removed=done == "leave")
+            self._limits.note_passed(decision, done, announce.event, address)
         if done == "update":
             self._limits.note(done, announce, address)
         return True
@@ -353,16 +342,12 @@ class Tracker:
         self._on_refused(announce.info_hash, announce.peer_id, failure.label, passkey, address)
         return failure
 
-    def refused(self, label: Label, kind: str = "other", number: int = 1) -> None:
-        """Counts requests that were refused before a decision."""
-        self._failures.count(label, kind, number)
-
     def submit_gone(
         self, announce: AnnounceOverSocket, passkey: str | None, address: Address, done: Callable[[], None]
     ) -> None:
         """The WebSocket of a peer was closed, which is no stop: the peer stays if it has another endpoint. Calls
         ``done`` when the store has been told, or cannot be: then the peer times out."""
-        pending = announce, address, self._steps[0], 0.0, ignore_reply, passkey or "", None
+        pending: _Pending = announce, address, self._steps[0], 0.0, lambda _: None, passkey or "", None
         update = self._over_socket(pending)._replace(event=GONE, peers_wanted=0)
 
         def settle(_: object, batch: _Batch) -> _Batch:

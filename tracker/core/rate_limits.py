@@ -89,11 +89,6 @@ def subject_key(text: str) -> bytes:
     return host + bytes.fromhex(rest)
 
 
-def whole_network(exempt: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
-    """IPv6 is counted by /64, so a smaller network cannot be exempt alone."""
-    return exempt.supernet(new_prefix=64) if exempt.version == 6 and exempt.prefixlen > 64 else exempt
-
-
 def is_exempt(key: bytes, exempt: Sequence[IPv4Network | IPv6Network]) -> bool:
     """Whether the address or /64 at the start of a subject's key is in one of these networks."""
     if not exempt:
@@ -146,7 +141,10 @@ class Limits:
             return
         self._settings = settings
         self.enabled = settings.enabled
-        self._exempt = tuple(map(whole_network, settings.exempt))
+        self._exempt = tuple(  # IPv6 is counted by /64, so a smaller network cannot be exempt alone
+            each.supernet(new_prefix=64) if each.version == 6 and each.prefixlen > 64 else each
+            for each in settings.exempt
+        )
         self.exempts = bool(self._exempt)
         self._all_addresses = settings.private_addresses
         self.max = self._allowed(settings)
@@ -211,17 +209,15 @@ class Limits:
             self._guesses[cell] = 1
             self._hit(PASSKEYS, net)
 
-    def note_stop(self, address: Address, *, removed: bool) -> None:
-        """Counts a stop that passed the second stage; ``removed``: it removed a peer."""
-        self._absent_stops[hash(network(address)) & (_CELLS - 1)] += -1 if removed else 1
-
-    def note_passed(self, decision: Decision, outcome: str, event: Event) -> None:
-        """Counts an announce that passed the second stage for its limit, if that is by joins or by peer. A stop adds
-        nothing to the joins limit, but keeps its stage in force. So a seedbox can stop all its torrents without
-        reaching the third stage."""
+    def note_passed(self, decision: Decision, outcome: str, event: Event, address: Address) -> None:
+        """Counts an announce that passed the second stage: for its limit, if that is by joins or by peer, and a stop by
+        whether it removed a peer. A stop adds nothing to the joins limit, but keeps its stage in force. So a seedbox
+        can stop all its torrents without reaching the third stage."""
         if decision.limit == JOINS or (decision.limit == PEER and outcome != "early"):
             number = 0 if decision.limit == JOINS and event is Event.STOPPED else 1
             self._add(decision.limit, decision.key, number)
+        if event is Event.STOPPED:
+            self._absent_stops[hash(network(address)) & (_CELLS - 1)] += -1 if outcome == "leave" else 1
 
     def _counts(self, address: Address) -> bool:
         return self.enabled and (self._all_addresses or is_routable(address))

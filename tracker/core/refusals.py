@@ -15,12 +15,12 @@ log = Logger("tracker")
 
 
 class Failures:
-    """Counts refused requests: ``kind`` is announces, scrapes or other."""
+    """Counts refused requests, also those refused before a decision: ``kind`` is announces, scrapes or other."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
 
-    def count(self, label: Label, kind: str, number: int = 1) -> None:
+    def count(self, label: Label, kind: str = "other", number: int = 1) -> None:
         self._counters.count("requests", f"failures.{label}", f"refused.{kind}", by=number)
 
     def to_error(self, error: Refused | Refusal | StoreUnavailable, kind: str, passkey: str | None = None) -> Refusal:

@@ -37,17 +37,13 @@ class LocalCounts:
         in_force = {key: state for key, state in self._in_force.items() if state.until > now}
         for limit, subject, _ in hits:
             key = limit, subject
-            stage = _stage(self._counts.get(key, 0) + weight * self._before.get(key, 0), allowed[limit])
+            count = self._counts.get(key, 0) + weight * self._before.get(key, 0)
+            stage = sum(count >= times * allowed[limit] for times in (1, 2, 4))  # 0 to 3, as in count_hits.lua
             state = RateLimitState(stage, limit, subject, now + HOLD_SECONDS)
             if stage and (state[:3] in in_force or len(in_force) < MAX_STATES):
                 in_force[stage, limit, subject] = state
         self._in_force = in_force
         return list(in_force.values())
-
-
-def _stage(count: float, allowed: int) -> int:
-    """0 to 3, as in count_hits.lua."""
-    return sum(count >= times * allowed for times in (1, 2, 4))
 
 
 MAX_REGULAR_NETWORKS = 8192

@@ -110,13 +110,14 @@ class WorkRequests:
         if claimant.project.verify == "address" and port is None:
             raise Refused("malformed", "port is missing: where your client accepts connections")
         seeding = claimant.project.kind == "seeding"
+        packed = pack_address(claimant.address)
         reply = await self._store.work.claims.claim(
             claimant.project.name,
             claimant.id,
             address=claimant.address,
             version=version,
             free_bytes=free_bytes,
-            endpoint=_endpoint(claimant.address, port),
+            endpoint=pack_endpoint(packed, port) if packed and port else Endpoint(b""),
             may_download=claimant.may_download or not seeding,
         )
         if isinstance(reply, Refusal):
@@ -169,10 +170,9 @@ class WorkRequests:
         held = await holdings(store, project, claims)
         if project.kind != "seeding":
             return held
-        if project.by_name:
-            return await judged(store, project, claimant.id, held, self._clock())
-        kept = await kept_torrents(store, project, claimant.id, {claim.item for claim in claims})
-        return await judged(store, project, claimant.id, [*held, *kept], self._clock())
+        if not project.by_name:
+            held += await kept_torrents(store, project, claimant.id, {claim.item for claim in claims})
+        return await judged(store, project, claimant.id, held, self._clock())
 
     async def check_blocked(self, claimant: Claimant) -> None:
         """Raises Refused for a claimant who is blocked."""
@@ -197,9 +197,3 @@ class WorkRequests:
         check_item(claimant.project.kind, item)
         await self.check_blocked(claimant)
         return await self._store.work.claims.release(name, claimant.id, item, token=token, address=claimant.address)
-
-
-def _endpoint(address: str, port: int | None) -> Endpoint:
-    """Empty where one of the two is unknown."""
-    packed = pack_address(address)
-    return pack_endpoint(packed, port) if packed and port else Endpoint(b"")

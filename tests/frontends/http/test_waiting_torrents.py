@@ -13,6 +13,7 @@ from tests.frontends.udp.harness import serving as serving_udp
 from tests.raw_http import Client, connect
 from tests.store.harness import ALICE, Store
 from tracker.bittorrent import Accounts, InfoHash, Scrape
+from tracker.core.counter_names import UDP
 from tracker.frontends.http.server import serve_http
 from tracker.settings.model import Settings
 from tracker.settings.reload import LiveSettings
@@ -71,7 +72,7 @@ async def test_over_udp_there_is_the_text(redis_url: str, prefix: str) -> None:
     settings = Settings.model_validate({"udp": {"listen": ["127.0.0.1:0"]}})
     async with open_tracker(redis_url, prefix, settings) as tracker:
         await tracker.store.torrents.add(InfoHash(HASH), {"enabled": "pending"})
-        async with serving_udp(tracker=tracker.decisions.over_udp()) as served:  # type: ignore[arg-type]
+        async with serving_udp(tracker=tracker.decisions.over(UDP)) as served:  # type: ignore[arg-type]
             client = served.client()
             for enabled, error in (("pending", True), ("1", False)):
                 await tracker.store.torrents.edit(InfoHash(HASH), {"enabled": enabled})
