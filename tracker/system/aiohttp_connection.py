@@ -80,6 +80,11 @@ class GuardedConnection(RequestHandler):
         """No request is being answered, and none is queued."""
         return not self._messages and (self._waiter is not None or not self._request_count)
 
+    @property
+    def idle(self) -> bool:
+        """Whether it may be closed without losing an answer: it is open, and no request is in flight."""
+        return self.waits_for_request and not self._force_close
+
     def pause_writing(self) -> None:
         """The client does not read its reply. It gets as long as an idle one, then the connection is aborted."""
         super().pause_writing()

@@ -102,11 +102,6 @@ class Connection(GuardedConnection):
         """Whether the current request is authenticated."""
 
     @property
-    def idle(self) -> bool:
-        """Open, and no request is in flight."""
-        return self.waits_for_request and not self._force_close
-
-    @property
     def peer(self) -> Any:
         """The client's address; on a unix socket the socket's name."""
         name = self.peername

@@ -149,7 +149,10 @@ class AcceptQueue:
                 return
             except OSError as error:
                 if error.errno in _NO_RESOURCES:
-                    self._rest(listener)
+                    loop = asyncio.get_running_loop()
+                    loop.remove_reader(listener.socket)
+                    loop.call_later(_REST_SECONDS, self._read, listener)
+                    self._log("file descriptors or memory ran out: accepting no connections for a moment")
                     return
                 continue  # the client is gone
             sock = SocketType(*kind, fileno)
@@ -164,12 +167,6 @@ class AcceptQueue:
         if len(received) == _READ_BYTES:  # so that the protocol gets at once what was there
             received += _receive(sock, _MAX_READ_BYTES)
         self._passed_on.put_nowait((socket.socket(fileno=sock.detach()), received))
-
-    def _rest(self, listener: Listener) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(listener.socket)
-        loop.call_later(_REST_SECONDS, self._read, listener)
-        self._log("file descriptors or memory ran out: accepting no connections for a moment")
 
     def on_accept(self) -> asyncio.Protocol:
         """The protocol of an accepted connection. Sheds load first, if it is time to check the queues."""

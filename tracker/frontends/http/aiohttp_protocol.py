@@ -26,7 +26,7 @@ from aiohttp.http_parser import HttpRequestParser
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
-from tracker.frontends.http.aiohttp_messages import Request
+from tracker.frontends.http.aiohttp_messages import Answer, Request
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.handler import HttpHandler, ProxyMismatch
 from tracker.refusals import PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
@@ -277,7 +277,7 @@ class Connection(ProxiedConnection):
         return self._http_handler.malformed(self._mismatch or error)
 
     def crash_reply(self, request: web.BaseRequest, error: BaseException | None) -> web.StreamResponse:
-        return self._http_handler.crashed(error)
+        return Answer(self._http_handler.crash(error), close=True)
 
     def log_failure(self, error: Any) -> None:
         log.error("connection failed", **describe(error))

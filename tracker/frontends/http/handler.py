@@ -99,7 +99,7 @@ class HttpHandler:
         except Refusal as error:
             return Answer(self.refusal(error, _KINDS.get(request.kind, "other")))
         except TimeoutError as error:  # aiohttp would not log where it was raised
-            return self.crashed(error)
+            return Answer(self.crash(error), close=True)
         return Answer(_INDEX) if route.kind == "index" else self._probe(path)
 
     async def _open_socket(
@@ -188,18 +188,16 @@ class HttpHandler:
         """The same, for a connection from ``address``. Raises Refusal when the address is unknown."""
         if trusted:
             address = named_client(address, forwarded_for, forwarded, self.proxies)
-        if stated is not None and self._may_state(trusted, address):
+        if stated is not None and (
+            (trusted and address in self.proxies)
+            or (self._ip_from_private and address != NO_ADDRESS and not is_routable(address))
+        ):
             address = stated
         if address == NO_ADDRESS:
             raise Refusal(ADDRESS_HIDDEN)
         if not is_of_a_host(address):
             raise Refusal(ADDRESS_IMPOSSIBLE)
         return address
-
-    def _may_state(self, trusted: bool, address: Address) -> bool:
-        if trusted and address in self.proxies:
-            return True
-        return self._ip_from_private and address != NO_ADDRESS and not is_routable(address)
 
     def _other_method(self, request: Request) -> Answer:
         if request.method == "HEAD":
@@ -216,10 +214,6 @@ class HttpHandler:
             value = self.http.proxy_protocol
             log.warning(text, setting="TRACKER_HTTP__PROXY_PROTOCOL", value=value)
         return Answer(self.refusal(explain(error, self.http)), close=True)
-
-    def crashed(self, error: BaseException | None) -> Answer:
-        """The answer for a handler that raised. It closes the connection."""
-        return Answer(self.crash(error), close=True)
 
     def crash(self, error: BaseException | None) -> bytes:
         """Logs and counts an internal error; returns the failure to send."""

@@ -84,7 +84,9 @@ async def serve_http(
         for listener in listeners:
             stack.callback(listener.close)
             listener.limit_buffers(_RECEIVE_BYTES, _SEND_BYTES)
-        stack.push_async_callback(_drain, connections, aiohttp_server)
+        stack.callback(connections.abort_all)
+        stack.push_async_callback(aiohttp_server.shutdown, 0.5)  # cancels the handlers that are left
+        stack.push_async_callback(connections.drain, DRAIN_SECONDS)
         connections.sweep()
         stack.callback(connections.stop)
         accept_queue = AcceptQueue(
@@ -100,9 +102,3 @@ async def serve_http(
         yield tuple(listener.address for listener in listeners)
         server.close_after_answers()
         await accept_queue.stop_holding_back(http.stop_delay_seconds)
-
-
-async def _drain(connections: ConnectionTable, server: Server) -> None:
-    await connections.drain(DRAIN_SECONDS)
-    await server.shutdown(0.5)  # cancels the handlers that are left
-    connections.abort_all()

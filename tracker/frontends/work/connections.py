@@ -61,10 +61,6 @@ class Connection(ProxiedConnection):
         elif self._head_bytes and self._head_timer is None:
             self._start_head_timer()
 
-    @property
-    def idle(self) -> bool:
-        return self.waits_for_request and not self._force_close
-
     def on_bad_header(self, *, missing: bool) -> None:
         if missing:
             self._server.mismatch(PROXY_HEADER_MISSING)

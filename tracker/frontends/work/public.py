@@ -82,7 +82,23 @@ class Public(Handlers):
         return _charts(await self.figures.figures(project))
 
     async def of_page(self, project: Project) -> dict[str, object]:
-        return _figures(await self.figures.figures(project))
+        figures = await self.figures.figures(project)
+        stats, until = figures.stats, order_of(figures.id)
+        return {
+            "id": figures.id,
+            "counts": counts_of(stats),
+            "totals": {"items": stats.totals.get("done", 0), "bytes": stats.totals.get("bytes", 0)},
+            "domain_bytes": figures.domain_bytes,
+            "ranks": {
+                span: [
+                    {"name": rank.claimant, "items": rank.items, "bytes": rank.bytes, "seconds": rank.seconds}
+                    for rank in ranks
+                ]
+                for span, ranks in figures.ranks.items()
+            },
+            "last": [entry.shown for entry in figures.last if order_of(entry.id) <= until],
+            **_charts(figures),
+        }
 
     async def item(self, request: web.Request) -> web.Response:
         project = await self.project(request)
@@ -93,16 +109,25 @@ class Public(Handlers):
         """The open list, where the project has one."""
         if project.kind != "seeding" or not project.public:
             raise Refused("no project", "this project has no open list")
-        return [_needed(each) for each in await self.figures.needed(project, LISTED_ITEMS)]
+        return [
+            {
+                "name": each.torrent.name,
+                "info_hash": each.torrent.info_hash.hex(),
+                "size": each.torrent.size,
+                "seeders": each.torrent.seeders,
+                "average": None if each.average is None else round(each.average, 2),
+                "leechers": each.torrent.leechers,
+                "added": each.torrent.added,
+            }
+            for each in await self.figures.needed(project, LISTED_ITEMS)
+        ]
 
     async def feed(self, request: web.Request) -> web.Response:
         sender = self.sender(request, Fields(), passkey=request.query.get("passkey", ""))
         project = await self.project(request)
-        if project.kind != "seeding":
+        if project.kind != "seeding" or (project.by_name and not project.public):
             raise Refused("no project", "this project has no feed")
         claimant = None
-        if project.by_name and not project.public:
-            raise Refused("no project", "this project has no feed")
         if not project.by_name and (sender.passkey or not project.public):
             claimant = await self.work.claimant(project.name, sender)
             await self.work.check_blocked(claimant)
@@ -173,42 +198,10 @@ def _charts(figures: Figures) -> dict[str, object]:
     }
 
 
-def _figures(figures: Figures) -> dict[str, object]:
-    stats, until = figures.stats, order_of(figures.id)
-    return {
-        "id": figures.id,
-        "counts": counts_of(stats),
-        "totals": {"items": stats.totals.get("done", 0), "bytes": stats.totals.get("bytes", 0)},
-        "domain_bytes": figures.domain_bytes,
-        "ranks": {
-            span: [
-                {"name": rank.claimant, "items": rank.items, "bytes": rank.bytes, "seconds": rank.seconds}
-                for rank in ranks
-            ]
-            for span, ranks in figures.ranks.items()
-        },
-        "last": [entry.shown for entry in figures.last if order_of(entry.id) <= until],
-        **_charts(figures),
-    }
-
-
 def _shared(reply: web.Response) -> web.Response:
     """The reply is the same for all, so shared caches may keep it for a moment."""
     reply.headers["Cache-Control"] = SHARED
     return reply
-
-
-def _needed(needed: Needed) -> dict[str, object]:
-    torrent = needed.torrent
-    return {
-        "name": torrent.name,
-        "info_hash": torrent.info_hash.hex(),
-        "size": torrent.size,
-        "seeders": torrent.seeders,
-        "average": None if needed.average is None else round(needed.average, 2),
-        "leechers": torrent.leechers,
-        "added": torrent.added,
-    }
 
 
 def _size(text: str | None) -> int | None:

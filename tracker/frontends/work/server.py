@@ -53,7 +53,7 @@ async def serve_work(
     proxies = TrustedProxies(settings.http.trusted_proxies)
 
     def refused(text: str) -> None:
-        failures.count(Refusal(text).label, "other")
+        failures.count(Refusal(text).label)
 
     shared = (work, figures, proxies, refused, Links(settings, listening), settings.work.default)
     calls = Calls(*shared)
@@ -142,7 +142,9 @@ def _guard(
         except Exception as error:  # logged without its text, which may contain a passkey
             if request.writer.output_size > 0:
                 raise ConnectionAbortedError("the response has already begun") from error
-            log.error("work request failed", route=_route(request), **describe(error))
+            resource = request.match_info.route.resource  # without the path: a client may have put a passkey there
+            route = f"{request.method} {resource.canonical if resource is not None else '-'}"
+            log.error("work request failed", route=route, **describe(error))
             return web.Response(status=500, text="internal error\n")
 
     return guard
@@ -150,9 +152,3 @@ def _guard(
 
 def _later(status: int, text: str, seconds: float) -> web.Response:
     return web.Response(status=status, text=text, headers={"Retry-After": str(math.ceil(seconds))})
-
-
-def _route(request: web.Request) -> str:
-    """The route without the path: a client may have put a passkey there."""
-    resource = request.match_info.route.resource
-    return f"{request.method} {resource.canonical if resource is not None else '-'}"
