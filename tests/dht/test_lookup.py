@@ -1,6 +1,7 @@
 """Lookups in a simulated network: what they find, whom they ask, and when they end."""
 
 import random
+from itertools import islice
 
 import pytest
 from hypothesis import given, settings
@@ -45,7 +46,7 @@ class Network:
             self.known[each] = table
 
     def answer(self, asked: Node, target: bytes) -> Answer:
-        return answer(asked, *self.known[asked].closest(to_number(target), 8))
+        return answer(asked, *islice(self.known[asked].nearest(to_number(target)), 8))
 
     def run(self, lookup: Lookup) -> int:
         """Returns the number of queries. A dead node fails after those asked with it have answered."""

@@ -168,13 +168,9 @@ class Lookup:
     def _relevant(self) -> list[_Candidate]:
         """The candidates up to the eighth that answered. An answer of a node whose id does not fit its address does
         not count there (BEP 42)."""
-        answered = 0
-        for index, candidate in enumerate(self._candidates):
-            if candidate.state is _State.ANSWERED and candidate.verified:
-                answered += 1
-                if answered == ANSWER_NODES:
-                    return self._candidates[: index + 1]
-        return self._candidates
+        places = enumerate(self._candidates, 1)
+        answered = [place for place, each in places if each.state is _State.ANSWERED and each.verified]
+        return self._candidates[: answered[ANSWER_NODES - 1]] if len(answered) >= ANSWER_NODES else self._candidates
 
     def _add(self, nodes: Iterable[Node]) -> tuple[_Candidate, ...]:
         added = []
@@ -203,14 +199,12 @@ class Lookup:
 
     def _remove_farthest(self, distance: int) -> bool:
         """Makes room for a candidate at this distance, where one that was not asked yet is farther."""
-        for index in range(len(self._candidates) - 1, -1, -1):
-            candidate = self._candidates[index]
-            if candidate.distance <= distance:
-                return False
-            if candidate.state is _State.WAITING:
-                del self._candidates[index]
-                del self._by_node[candidate.node]
-                address = candidate.node.endpoint[:-2]
-                self._networks.discard(address if self.private_addresses else network_of(address, 24, 64))
-                return True
-        return False
+        waiting = (each for each in reversed(self._candidates) if each.state is _State.WAITING)
+        farthest = next(waiting, None)
+        if farthest is None or farthest.distance <= distance:
+            return False
+        self._candidates.remove(farthest)
+        del self._by_node[farthest.node]
+        address = farthest.node.endpoint[:-2]
+        self._networks.discard(address if self.private_addresses else network_of(address, 24, 64))
+        return True

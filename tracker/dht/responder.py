@@ -118,9 +118,8 @@ class Responder:
             case FindNode(target, want):
                 return self._sent(self._with_nodes(answer, target, want, number), number)
             case SampleInfohashes(target, want):
-                return self._sent(
-                    self._with_samples(self._with_nodes(answer, target, want, number), number, now, rng), number
-                )
+                answer = self._with_nodes(answer, target, want, number)
+                return self._sent(self._with_samples(answer, number, now, rng), number)
             case GetPeers(info_hash, want):
                 answer = self._with_nodes(answer, info_hash, want, number)
                 if swarm.takes_part and family.announced.has_room(info_hash, address, now):

@@ -61,7 +61,7 @@ def find_route(path: str, query: str = "", forms: PasskeyForms = _NO_OTHER_FORMS
     kind, passkeys = _split(segments, forms)
     if kind not in _KINDS:
         raise Refusal("no such path: announce to /announce or /<passkey>/announce")
-    return Route(kind, _passkey([*passkeys, *_parameters(query, forms)], forms.accounts))
+    return Route(kind, _passkey(passkeys, query, forms))
 
 
 def passkey_in(url: bytes, forms: PasskeyForms) -> str | None:
@@ -71,9 +71,7 @@ def passkey_in(url: bytes, forms: PasskeyForms) -> str | None:
         return None
     path, _, query = url.decode("latin-1").partition("?")
     kind, passkeys = _split(_segments(path), forms)
-    if kind != "announce":
-        return None
-    return _passkey([*passkeys, *_parameters(query, forms)], forms.accounts)
+    return _passkey(passkeys, query, forms) if kind == "announce" else None
 
 
 def socket_passkey(path: str, query: str, forms: PasskeyForms) -> str | None:
@@ -85,8 +83,7 @@ def socket_passkey(path: str, query: str, forms: PasskeyForms) -> str | None:
         passkeys = segments
     elif kind != "announce" and segments and segments != ["tracker", "socket"]:
         raise Refusal("no such path: announce to /announce or /<passkey>/announce")
-    passkeys = [] if forms.accounts == "off" else passkeys
-    return _passkey([*passkeys, *_parameters(query, forms)], forms.accounts)
+    return _passkey([] if forms.accounts == "off" else passkeys, query, forms)
 
 
 def _segments(path: str) -> list[str]:
@@ -111,20 +108,17 @@ def _kind(segment: str, forms: PasskeyForms) -> str:
     return segment if segment in _KINDS else _PHP.get(segment, "") if forms.parameter else ""
 
 
-def _parameters(query: str, forms: PasskeyForms) -> list[str]:
-    """The passkeys in a query, also empty ones. A client may have put a ``?`` before its own part of the query."""
-    if not forms.parameter or PASSKEY_PARAMETER not in query:
-        return []
-    found = [text for text in query.split("&") if text.startswith(PASSKEY_PARAMETER)]
-    return [_decode(text.removeprefix(PASSKEY_PARAMETER).partition("?")[0]) for text in found]
-
-
-def _passkey(passkeys: list[str], accounts: Accounts) -> str | None:
+def _passkey(passkeys: list[str], query: str, forms: PasskeyForms) -> str | None:
+    """The only one of those in the path and in the query, also an empty one."""
+    if forms.parameter and PASSKEY_PARAMETER in query:
+        found = [text for text in query.split("&") if text.startswith(PASSKEY_PARAMETER)]
+        # A client may have put a ``?`` before its own part of the query.
+        passkeys = passkeys + [_decode(text.removeprefix(PASSKEY_PARAMETER).partition("?")[0]) for text in found]
     if len(passkeys) > 1:
         raise Refusal("the announce URL has two passkeys")
     if not passkeys or _PASSKEY.fullmatch(passkeys[0]):
         return passkeys[0] if passkeys else None
-    if accounts == "optional":
+    if forms.accounts == "optional":
         return _MALFORMED_PASSKEY
     raise Refusal("the passkey in the announce URL is malformed")
 

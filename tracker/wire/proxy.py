@@ -80,15 +80,9 @@ def client_address(
     passes on its client's Forwarded unchanged. A proxy that sets only Forwarded must remove X-Forwarded-For, or the
     caller must pass no ``forwarded_for``. Otherwise a client can forge that one.
     """
-    hop = unmap(connection)
-    if hop not in trusted:
-        return hop
-    for reported in _hops(forwarded_for, forwarded):
-        if reported is None:
-            return hop
+    hop, hops = unmap(connection), _hops(forwarded_for, forwarded)
+    while hop in trusted and (reported := next(hops, None)) is not None:
         hop = reported
-        if hop not in trusted:
-            return hop
     return hop
 
 
