@@ -5,11 +5,11 @@ from ipaddress import ip_network
 
 from tracker.bittorrent import Address, unmap
 from tracker.wire.endpoint import pack_address
-from tracker.wire.proxy import TrustedNetworks, client_address
+from tracker.wire.proxy import Networks, client_address
 
 MAX_LENGTH = 400
 _PROXY, _STRANGER = Address(bytes((10, 0, 0, 1))), Address(bytes((11, 2, 3, 4)))
-_TRUSTED = TrustedNetworks([ip_network("10.0.0.0/8"), ip_network("fd00::/8")])
+_TRUSTED = Networks([ip_network("10.0.0.0/8"), ip_network("fd00::/8")])
 
 
 def check(data: bytes) -> None:

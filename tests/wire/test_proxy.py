@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Address
-from tracker.wire.proxy import MAX_PROXY_HEADER_LENGTH, ProxyHeader, TrustedNetworks, client_address, parse_proxy_header
+from tracker.wire.proxy import MAX_PROXY_HEADER_LENGTH, Networks, ProxyHeader, client_address, parse_proxy_header
 
-TRUSTED = TrustedNetworks([ip_network("10.0.0.0/8"), ip_network("192.0.2.7/32"), ip_network("fd00::/8")])
+TRUSTED = Networks([ip_network("10.0.0.0/8"), ip_network("192.0.2.7/32"), ip_network("fd00::/8")])
 PROXY, OTHER_PROXY = "10.0.0.1", "10.0.0.2"
 V2 = b"\r\n\r\n\0\r\nQUIT\n"
 
@@ -22,7 +22,7 @@ def client(*lines: str, forwarded: tuple[str, ...] = (), connection: str = PROXY
     return str(ip_address(client_address(packed(connection), lines, forwarded, TRUSTED)))
 
 
-class TestTrustedNetworks:
+class TestNetworks:
     def test_an_address_belongs_to_its_networks(self) -> None:
         for inside in ("10.255.255.255", "192.0.2.7", "fd12::1"):
             assert packed(inside) in TRUSTED
@@ -30,15 +30,15 @@ class TestTrustedNetworks:
             assert packed(outside) not in TRUSTED
 
     def test_no_networks_contain_nothing_and_default_routes_everything(self) -> None:
-        assert not TrustedNetworks() and packed("10.0.0.1") not in TrustedNetworks()
-        everything = TrustedNetworks([ip_network("0.0.0.0/0")])
+        assert not Networks() and packed("10.0.0.1") not in Networks()
+        everything = Networks([ip_network("0.0.0.0/0")])
         assert everything and packed("8.8.8.8") in everything and packed("::1") not in everything
 
     @given(st.integers(0, 2**32 - 1), st.integers(0, 32), st.integers(0, 2**32 - 1))
     def test_membership_equals_the_standard_librarys(self, base: int, length: int, number: int) -> None:
         network = ip_network((base, length), strict=False)
         address = ip_address(number)
-        assert (Address(address.packed) in TrustedNetworks([network])) is (address in network)
+        assert (Address(address.packed) in Networks([network])) is (address in network)
 
     def test_bytes_of_no_family_belong_to_no_network(self) -> None:
         assert Address(b"") not in TRUSTED

@@ -11,12 +11,10 @@ IPv6 counts by /64: a household has 2^64 addresses. A NAT is one address here, s
 peers.
 """
 
-import socket
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
-from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import NamedTuple
 
 from tracker.bittorrent import Accounts, Address, Announce, Event, is_routable
@@ -26,6 +24,8 @@ from tracker.settings.public import LimitSettings
 from tracker.settings.reload import LiveSettings
 from tracker.store.access.rate_limits import MAX_STATES, Hit, RateLimitState
 from tracker.store.stats.counters import Counters
+from tracker.wire.endpoint import format_address, pack_address
+from tracker.wire.proxy import Networks
 
 THROTTLE, REJECT, DROP = 1, 2, 3
 STAGES = {THROTTLE: "softened", REJECT: "refused", DROP: "dropped"}
@@ -67,35 +67,26 @@ def _net_of(key: bytes) -> bytes:
     return key[: len(key) % 20]
 
 
+def _first_of(net: bytes) -> Address:
+    """The address, or the first one of the /64."""
+    return Address(net if len(net) == 4 else net + bytes(8))
+
+
 def subject_text(key: bytes) -> str:
     """A subject as text: the address or /64, and the info hash and peer id in hex where the limit counts by them."""
-    host = _net_of(key)
-    if len(host) == 4:
-        name = socket.inet_ntop(socket.AF_INET, host)
-    else:
-        name = f"{socket.inet_ntop(socket.AF_INET6, host + bytes(8))}/64"
-    return " ".join((name, *(key[at : at + 20].hex() for at in range(len(host), len(key), 20))))
+    net = _net_of(key)
+    name = format_address(_first_of(net)) + ("" if len(net) == 4 else "/64")
+    return " ".join((name, *(key[at : at + 20].hex() for at in range(len(net), len(key), 20))))
 
 
 @lru_cache(MAX_STATES)
 def subject_key(text: str) -> bytes:
     """The reverse; raises ValueError. Cached, because the store lists the same subjects every second."""
     name, _, rest = text.partition(" ")
-    try:
-        family = socket.AF_INET6 if ":" in name else socket.AF_INET
-        host = network(socket.inet_pton(family, name.removesuffix("/64")))
-    except OSError as error:
-        raise ValueError("not an address") from error
-    return host + bytes.fromhex(rest)
-
-
-def is_exempt(key: bytes, exempt: Sequence[IPv4Network | IPv6Network]) -> bool:
-    """Whether the address or /64 at the start of a subject's key is in one of these networks."""
-    if not exempt:
-        return False
-    net = _net_of(key)
-    host = ip_address(net if len(net) == 4 else net + bytes(8))
-    return any(host in each for each in exempt)
+    address = pack_address(name.removesuffix("/64"))
+    if address is None:
+        raise ValueError("not an address")
+    return address[:8] + bytes.fromhex(rest)
 
 
 class Decision(NamedTuple):
@@ -141,7 +132,7 @@ class Limits:
             return
         self._settings = settings
         self.enabled = settings.enabled
-        self._exempt = tuple(  # IPv6 is counted by /64, so a smaller network cannot be exempt alone
+        self._exempt = Networks(  # IPv6 is counted by /64, so a smaller network cannot be exempt alone
             each.supernet(new_prefix=64) if each.version == 6 and each.prefixlen > 64 else each
             for each in settings.exempt
         )
@@ -281,20 +272,20 @@ class Limits:
         """The hits since the last call, without exempt networks."""
         self.count_noted()
         for net, number in self._regular.take(self.max.get(ADDRESS, 0) // _REGULAR_SHARE):
-            if self._counts(Address(net if len(net) == 4 else net + bytes(8))):
+            if self._counts(_first_of(net)):
                 self._add(ADDRESS, net, number)
         taken, self._hits = self._hits, {}
         largest = nlargest(self.max_sent, taken.items(), key=lambda item: item[1])
         hits = [
             Hit(limit, subject_text(key), number)
             for (limit, key), number in largest
-            if not is_exempt(key, self._exempt)
+            if not self.is_exempt(_first_of(_net_of(key)))
         ]
         self._local.add(hits)
         return hits
 
     def is_exempt(self, address: Address) -> bool:
-        return is_exempt(network(address), self._exempt)
+        return address in self._exempt
 
     def learn(self, states: Sequence[RateLimitState]) -> None:
         """Replaces the stages in force by those of the store, which has the hits of all processes."""

@@ -24,7 +24,7 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from tracker.bittorrent import Address, is_routable
 from tracker.system.listeners import Listener
 from tracker.wire.endpoint import pack_address
-from tracker.wire.proxy import TrustedNetworks, begins_proxy_header, parse_proxy_header
+from tracker.wire.proxy import Networks, begins_proxy_header, parse_proxy_header
 
 NO_ADDRESS = Address(b"")
 """The address of a client on a unix socket."""
@@ -132,7 +132,7 @@ class ProxiedConnection(GuardedConnection):
 
     __slots__ = ("_preface", "_proxies", "address", "named", "trusted")
 
-    def __init__(self, server: "GuardedServer", proxies: TrustedNetworks, **options: Any) -> None:
+    def __init__(self, server: "GuardedServer", proxies: Networks, **options: Any) -> None:
         super().__init__(server, **options)
         self._proxies = proxies
         self._preface: bytes | None = None
@@ -168,7 +168,7 @@ class ProxiedConnection(GuardedConnection):
         return buffer[header.length :]
 
 
-def peer_of(transport: asyncio.BaseTransport, proxies: TrustedNetworks | None) -> tuple[Address, bool]:
+def peer_of(transport: asyncio.BaseTransport, proxies: Networks | None) -> tuple[Address, bool]:
     """The packed address of the other end (NO_ADDRESS on a unix socket), and whether it is a trusted proxy. ``proxies``
     is None where none is trusted. A disconnected TCP client has no peername either, so a missing address alone does not
     mean trust."""

@@ -154,8 +154,12 @@ def _parse_any(query: bytes) -> Announce:
     fields = _fields(_joined(query) if _QUESTION_MARK in query else query)
     get = fields.get
     info_hash, peer_id = get(b"info_hash", b""), get(b"peer_id", b"")
+    if len(info_hash) == 2 * HASH_LENGTH:
+        raise Refusal("info_hash must be the raw 20 bytes, not 40 hexadecimal digits")
+    if not info_hash:
+        raise Refusal("info_hash is missing")
     if len(info_hash) != HASH_LENGTH:
-        raise _bad_info_hash(info_hash)
+        raise Refusal("info_hash must be exactly 20 bytes")
     if len(peer_id) != HASH_LENGTH:
         raise Refusal("peer_id must be exactly 20 bytes")
     event, peers_wanted, compact, no_peer_id, *_ = _options(fields)
@@ -236,14 +240,6 @@ def _unescape(value: bytes) -> bytes:
         return escape_decode(value.replace(b"%", b"\\x"))[0]
     except ValueError:
         return escape_decode(_MALFORMED_ESCAPE.sub(b"%25", value).replace(b"%", b"\\x"))[0]
-
-
-def _bad_info_hash(value: bytes) -> Refusal:
-    if not value:
-        return Refusal("info_hash is missing")
-    if len(value) == 2 * HASH_LENGTH:
-        return Refusal("info_hash must be the raw 20 bytes, not 40 hexadecimal digits")
-    return Refusal("info_hash must be exactly 20 bytes")
 
 
 def _number(value: bytes) -> int | None:

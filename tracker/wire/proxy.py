@@ -30,8 +30,8 @@ _PARAMETER = re.compile(r"""\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)=("(?:[^"\\]|\\.)*"|
 _NODE = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::(?:[0-9]{1,5}|_[A-Za-z0-9._-]+))?")
 
 
-class TrustedNetworks:
-    """Networks of proxies whose forwarding headers are trusted. ``address in networks`` is fast."""
+class Networks:
+    """A set of networks, such as those of trusted proxies. ``address in networks`` is fast."""
 
     def __init__(self, networks: Iterable[IPv4Network | IPv6Network] = ()) -> None:
         prefixes: dict[tuple[int, int], set[int]] = {}
@@ -51,7 +51,7 @@ class TrustedNetworks:
         return any(size == length and number >> bits in numbers for length, bits, numbers in self._prefixes)
 
 
-class TrustedProxies(TrustedNetworks):
+class TrustedProxies(Networks):
     """The trusted networks, and clients on a unix socket, whose address is empty."""
 
     def __contains__(self, address: Address) -> bool:
@@ -68,7 +68,7 @@ class ProxyHeader:
 
 
 def client_address(
-    connection: Address, forwarded_for: Sequence[str], forwarded: Sequence[str], trusted: TrustedNetworks
+    connection: Address, forwarded_for: Sequence[str], forwarded: Sequence[str], trusted: Networks
 ) -> Address:
     """The rightmost hop that is not a trusted proxy; the leftmost where all are trusted. Never raises.
 
@@ -87,7 +87,7 @@ def client_address(
 
 
 def named_client(
-    connection: Address, forwarded_for: Sequence[str], forwarded: Sequence[str], trusted: TrustedNetworks
+    connection: Address, forwarded_for: Sequence[str], forwarded: Sequence[str], trusted: Networks
 ) -> Address:
     """The same for a connection of a trusted proxy; empty where it states no address, as it is not the client."""
     client = client_address(connection, forwarded_for, forwarded, trusted)

@@ -36,7 +36,7 @@ from tracker.system.event_loop import running
 from tracker.system.listeners import open_listeners
 from tracker.system.logger import Logger
 from tracker.wire.endpoint import format_address
-from tracker.wire.proxy import TrustedNetworks
+from tracker.wire.proxy import Networks
 
 MAX_BODY_BYTES = 65_536
 UNIT3D = "/announce/{key}/"
@@ -93,7 +93,7 @@ class Site:
 
     def __post_init__(self) -> None:
         self.settings = self.context.settings.site
-        self._allowed = TrustedNetworks(self.settings.allowed)
+        self._allowed = Networks(self.settings.allowed)
         self._attempts = Attempts(asyncio.get_running_loop().time)
 
     @contextmanager

@@ -6,7 +6,7 @@ import contextlib
 import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from socket import inet_pton
 from typing import NamedTuple
 
 from tracker.bittorrent import Address, Endpoint, InfoHash
@@ -17,7 +17,7 @@ from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import Ancillary, DatagramSocket, reply_control
 from tracker.system.event_loop import running
 from tracker.system.logger import Logger
-from tracker.wire.endpoint import pack_endpoint
+from tracker.wire.endpoint import format_address, pack_endpoint
 from tracker.wire.krpc import AnnouncePeer, GetPeers, Query
 
 MAX_DATAGRAMS = 64
@@ -124,7 +124,7 @@ class DhtSocket:
 
     def __post_init__(self) -> None:
         self.family = 6 if self.sock.ipv6 else 4
-        self._family = AF_INET6 if self.sock.ipv6 else AF_INET
+        self._family = self.sock.socket.family
         self._ancillary_bytes = self.sock.ancillary_bytes
 
     def read(self) -> None:
@@ -164,7 +164,7 @@ class DhtSocket:
         from the address that was asked, and does no harm to queries that the same datagram caused."""
         datagrams = self.node.take_datagrams()
         for endpoint, data in datagrams if self.active() else ():
-            target = inet_ntop(self._family, endpoint[:-2]), int.from_bytes(endpoint[-2:], "big")
+            target = format_address(endpoint[:-2]), int.from_bytes(endpoint[-2:], "big")
             try:
                 self.sock.socket.sendmsg([data], control, 0, target)
             except OSError as error:

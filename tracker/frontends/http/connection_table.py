@@ -24,7 +24,7 @@ from tracker.system.aiohttp_connection import peer_of
 from tracker.system.logger import Logger
 from tracker.system.resources import max_connections, release_memory
 from tracker.wire.endpoint import pack_address
-from tracker.wire.proxy import TrustedNetworks
+from tracker.wire.proxy import Networks
 
 _MAX_EXAMINED = 32
 """How many of the connections that are oldest, or have held bytes for the longest time, are examined to close one."""
@@ -130,7 +130,7 @@ class ConnectionTable:
 
     def __init__(self, http: HttpSettings, refused: Callable[[Label], None]) -> None:
         self._refused = refused
-        self._proxies = TrustedNetworks(http.trusted_proxies) or None
+        self._proxies = Networks(http.trusted_proxies) or None
         self.half_close_seconds = HALF_CLOSE_SECONDS
         self._max = min(http.max_connections, max_connections())
         self._max_per_network = http.max_connections_per_address

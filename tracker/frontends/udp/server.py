@@ -33,7 +33,7 @@ from tracker.token_bucket import TokenBucket
 from tracker.wire.announce_path import PasskeyForms, passkey_in
 from tracker.wire.connection_id import CONNECTION_ID_LENGTH, ConnectionIds
 from tracker.wire.endpoint import format_address
-from tracker.wire.proxy import TrustedNetworks
+from tracker.wire.proxy import Networks
 from tracker.wire.udp import (
     ANNOUNCE_LENGTH,
     MAX_SCRAPE_HASHES,
@@ -122,7 +122,7 @@ class UdpServer:
         self.ids = ConnectionIds(secret)
         self.passkey_forms = current.users.passkey_forms
         self.accounts = self.passkey_forms.accounts
-        self.proxies = TrustedNetworks(current.http.trusted_proxies) or None
+        self.proxies = Networks(current.http.trusted_proxies) or None
         self.logs_requests = current.http.access_log
         self._turn_ends = moment = self.timer()
         self.connects = TokenBucket(CONNECTS_SECOND, CONNECTS_SECOND * _BURST_SECONDS, moment)

@@ -137,7 +137,7 @@ class Live(Handlers):
         if last and not _ID.fullmatch(last):
             raise Refused("malformed", "Last-Event-ID is no id of the log")
         address = self.address(request)
-        net = Address(address if len(address) == 4 else address[:8])
+        net = Address(address[:8])
         if self._stopping.is_set() or self._streams.total() >= MAX_STREAMS or self._streams[net] >= MAX_PER_NETWORK:
             raise web.HTTPServiceUnavailable
         self._streams[net] += 1
