@@ -21,16 +21,6 @@ LIFETIME_SECONDS = 2700
 """Clients announce again within half an hour."""
 
 
-class SwarmSummary(NamedTuple):
-    """What is known of one hash."""
-
-    info_hash: InfoHash
-    seeders: int
-    peers: int
-    """With seeders."""
-    announced_at: float
-
-
 class AnnouncedPeer(NamedTuple):
     endpoint: Endpoint
     seed: bool
@@ -95,12 +85,6 @@ class AnnouncedPeers:
 
     def hashes(self) -> Iterator[InfoHash]:
         return (InfoHash(to_id(number)) for number, _ in self.swarms.items())
-
-    def summaries(self) -> Iterator[SwarmSummary]:
-        for number, swarm in self.swarms.items():
-            seeders = sum(peer.seed for peer in swarm.values())
-            latest = next(reversed(swarm.values()))
-            yield SwarmSummary(InfoHash(to_id(number)), seeders, len(swarm), latest.announced_at)
 
     def expire(self, now: float) -> None:
         """Removes all that is too old. For every minute."""

@@ -10,14 +10,14 @@ packets cause none: some pages of the register for a new set, and a look at the 
 import asyncio
 import random
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import Address, Endpoint, InfoHash, info_hash_of
-from tracker.dht.announced_peers import MAX_SAMPLES, SwarmSummary
+from tracker.dht.announced_peers import MAX_SAMPLES
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import is_usable
 from tracker.errors import StoreUnavailable
@@ -299,19 +299,21 @@ class StatusWorker:
 
     def _hashes(self) -> list[AnnouncedHash]:
         """The torrents announced in both families."""
-        began = self.clock() - self.timer()
-        rows = defaultdict[InfoHash, list[SwarmSummary]](list)
-        for node in self.nodes.values():
-            for each in node.announced.summaries():
-                rows[each.info_hash].append(each)
+        now = self.timer()
+        tables = [node.announced for node in self.nodes.values()]
+        found = {
+            info_hash: [peer for table in tables for peer in table.peers(info_hash, now)]
+            for info_hash in dict.fromkeys(each for table in tables for each in table.hashes())
+        }
         return [
             AnnouncedHash(
                 info_hash,
-                sum(each.seeders for each in parts),
-                sum(each.peers for each in parts),
-                int(began + max(each.announced_at for each in parts)),
+                sum(peer.seed for peer in peers),
+                len(peers),
+                int(self.clock() - now + max(peer.announced_at for peer in peers)),
             )
-            for info_hash, parts in rows.items()
+            for info_hash, peers in found.items()
+            if peers
         ]
 
     def status(self) -> NodeStatus:
@@ -319,9 +321,6 @@ class StatusWorker:
         nodes = self.nodes.values()
         answers = [at for node in nodes if (at := node.table.last_answer) is not None]
         counts = [node.counts for node in nodes]
-        dropped: Counter[str] = Counter()
-        for each in counts:
-            dropped += each.dropped
         return NodeStatus(
             name=self.name,
             mode=self.mode,
@@ -344,7 +343,7 @@ class StatusWorker:
             packets_out=sum(each.packets_out for each in counts),
             bytes_in=sum(each.bytes_in for each in counts),
             bytes_out=sum(each.bytes_out for each in counts),
-            dropped=dropped,
+            dropped=sum((each.dropped for each in counts), Counter()),
             lookups=self.lookups,
             participation=self.participation,
         )
