@@ -53,6 +53,19 @@ local function kind_at(ih, endpoint)
   end
 end
 
+-- What claims and verifications have to know of a torrent, and of a claimant there, who seeds at `endpoint` ('': not
+-- known).
+local function facts_of(item, claimant, endpoint)
+  local torrent = read_fields(P .. 't:' .. item, unpack(TORRENT_FIELDS))
+  local tid = torrent[1] or ''
+  local kind, announced = kind_at(item, endpoint)
+  return {
+    registered = call('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item), torrent = torrent,
+    account = read_fields(P .. 'u:' .. claimant .. ':t:' .. tid, unpack(ACCOUNT_FIELDS)),
+    kind = kind, announced = announced,
+  }
+end
+
 local MAX_LOOKED_AT = 50 -- seeders of a family; a torrent with more is in no need
 
 -- The endpoint of a user's seeder, packed; '' when there is none among the first ones.

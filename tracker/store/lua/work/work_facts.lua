@@ -8,22 +8,13 @@
 local P, call = KEYS[1], redis.call
 --@ include lib/work_torrents.lua
 
-local function facts_of(item, claimant, endpoint, find_seeder)
-  local registered = redis.pcall('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item)
-  local torrent = read_fields(P .. 't:' .. item, unpack(TORRENT_FIELDS))
-  local tid = torrent[1] or ''
-  local kind, announced = kind_at(item, endpoint)
-  if ARGV[1] == '1' and torrent[1] and not torrent[2] then call('HSET', P .. 't:' .. item, 'user_downloaded', '0') end
-  return {
-    registered = registered,
-    torrent = torrent,
-    account = read_fields(P .. 'u:' .. claimant .. ':t:' .. tid, unpack(ACCOUNT_FIELDS)),
-    kind = kind,
-    announced = announced,
-    seeder = find_seeder == '1' and endpoint_of_seeder(item, tid, claimant) or nil,
-  }
-end
-
 local answer = {}
-for i = 2, #ARGV, 4 do answer[#answer + 1] = cmsgpack.pack(facts_of(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])) end
+for i = 2, #ARGV, 4 do
+  local item, claimant = ARGV[i], ARGV[i + 1]
+  local facts = facts_of(item, claimant, ARGV[i + 2])
+  local tid, counted = facts.torrent[1], facts.torrent[2]
+  if ARGV[1] == '1' and tid and not counted then call('HSET', P .. 't:' .. item, 'user_downloaded', '0') end
+  if ARGV[i + 3] == '1' then facts.seeder = endpoint_of_seeder(item, tid or '', claimant) end
+  answer[#answer + 1] = cmsgpack.pack(facts)
+end
 return answer

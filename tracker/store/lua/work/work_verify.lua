@@ -106,8 +106,7 @@ end
 local function endpoint_to_probe(claim, item, tid, claimant, fact)
   if probes_left == 0 or claim.state ~= 'seeding' or not is_probe_due(claim) then return nil end
   probes_left = probes_left - 1
-  if fact then return fact.seeder or '' end
-  return endpoint_of_seeder(item, tid, claimant)
+  return fact.seeder or endpoint_of_seeder(item, tid, claimant)
 end
 
 -- The last probe must not have failed, and there must have been one.
@@ -128,13 +127,6 @@ local function known_claim(name)
   return claim, key
 end
 
-local function presence(claim, item, claimant, tid, fact)
-  if by_address and fact then return presence_at_address(claim, fact.kind, fact.announced) end
-  if by_address then return presence_at_address(claim, kind_at(item, claim.endpoint or '')) end
-  if fact then return presence_of_user(fact.account) end
-  return presence_of_user(read_fields(P .. 'u:' .. claimant .. ':t:' .. tid, unpack(ACCOUNT_FIELDS)))
-end
-
 -- While the shard of the torrent is unavailable, nothing counts against the claimant.
 local function keep_lease(name, claim, key)
   claim.alive = decimal(clock)
@@ -146,13 +138,13 @@ local function look_at(name)
   local claim, key = known_claim(name)
   if not claim then return nil end
   local item, claimant = string.match(name, '^(.*) (%S+)$')
-  local fact = facts and facts[name]
-  if fact and fact.unavailable then
+  local fact = facts and facts[name] or facts_of(item, claimant, by_address and claim.endpoint or '')
+  if fact.unavailable then
     if not alone then keep_lease(name, claim, key) end
     return nil
   end
-  local torrent = fact and fact.torrent or read_fields(P .. 't:' .. item, unpack(TORRENT_FIELDS))
-  local seen = presence(claim, item, claimant, torrent[1] or '', fact)
+  local torrent = fact.torrent
+  local seen = by_address and presence_at_address(claim, fact.kind, fact.announced) or presence_of_user(fact.account)
   local seconds = grown(seen, claim, 'seed_time')
   local missing = math.max(0, needed - seconds)
   if not alone then
