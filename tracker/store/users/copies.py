@@ -1,7 +1,7 @@
 """Copies of users' rows in the shards, where announces read them. A single shard has the rows themselves.
 
 A shard gets the copy of a user with the first announce or scrape there (``bring``). The main prefix lists each changed
-passkey under a number that grows (lua/lib/user_copies.lua), and each shard records up to which number it has the
+passkey under a number that grows (lua/lib/user_ids.lua), and each shard records up to which number it has the
 changes of users who have been there. So a shard that was unavailable gets what it misses, as it is under the main
 prefix by then.
 """

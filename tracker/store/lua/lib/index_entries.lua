@@ -1,4 +1,6 @@
--- index_entries.lua: entries of indexes that follow from fields, written once for all members (at most some hundreds).
+-- index_entries.lua: entries of indexes that follow from fields, written once for all members (at most some hundreds):
+-- of torrents by size, by when they were added and by their last activity, and of disabled, pending and private ones;
+-- of users by uploaded, downloaded and ratio, and of disabled users and those who cannot leech.
 --
 -- Announces do not write these indexes, as that would make them dearer. Scripts that change a torrent or a user do, and
 -- jobs visit all of them again and again, also for what a site writes.
@@ -27,4 +29,25 @@ end
 -- A stored number; nil if there is none, or a program wrote another text.
 local function stored_number(digits)
   return digits and #digits <= 16 and string.find(digits, '^%d+$') and tonumber(digits) or nil
+end
+
+-- Notes a torrent by its stored fields. Returns its field hybrid_of.
+local function note_torrent(tid, key)
+  local v = call('HMGET', key, 'seeders', 'leechers', 'added', 'size', 'empty_since', 'enabled', 'private', 'hybrid_of')
+  local added, has_peers = stored_number(v[3]) or 0, (stored_number(v[1]) or 0) + (stored_number(v[2]) or 0) > 0
+  note_entry('torrent_added', tid, added)
+  note_entry('torrent_active', tid, has_peers and 'inf' or stored_number(v[5]) or 0) -- active now: after all others
+  note_entry('torrent_size', tid, stored_number(v[4]))
+  note_entry('torrent_disabled', tid, v[6] == '0' and added)
+  note_entry('torrent_pending', tid, v[6] == 'pending' and added)
+  note_entry('torrent_private', tid, v[7] == '1' and added)
+  return v[8]
+end
+
+-- Notes a user's totals as stored.
+local function note_rank(uid, uploaded, downloaded)
+  local up, down = stored_number(uploaded) or 0, stored_number(downloaded) or 0
+  note_entry('user_uploaded', uid, up)
+  note_entry('user_downloaded', uid, down)
+  note_entry('user_ratio', uid, down > 0 and up / down or up > 0 and 'inf' or 0)
 end

@@ -4,8 +4,8 @@
 -- none, `folded`: the folded name if a name is among the fields. Then the fields with their values, '' to delete one:
 -- rights (of `user:<passkey>`), profile and totals (of `u:<uid>`); and `adds`, what to add to totals.
 --@ include lib/names.lua
---@ include lib/user_lists.lua
---@ include lib/user_copies.lua
+--@ include lib/index_entries.lua
+--@ include lib/user_ids.lua
 --@ include lib/removed_users.lua
 
 -- What is stored of a user before fields are written: passkey, listed name, uploaded, downloaded. Fails, before the

@@ -1,5 +1,15 @@
 -- user_ids.lua: user ids: whether one is valid and free, the last one, and the adoption of users that a site wrote.
---@ include lib/user_copies.lua
+
+-- With several shards, the main prefix lists changed passkeys and deleted users under a number that grows. So each
+-- shard can be given what it misses.
+local is_main = string.find(P, ':{main}:$')
+
+-- `member` is a passkey, or 'deleted:<user id>'.
+local function note_copy(member)
+  if not is_main then return end
+  call('ZADD', P .. 'copies', call('INCR', P .. 'copies:version'), member)
+  call('HDEL', P .. 'copies:rows', member)
+end
 
 -- Whether a text, or an id that a site wrote, can be a user id.
 local function is_user_id(id)
@@ -34,18 +44,6 @@ local function is_user_taken(id)
   if call('ZCOUNT', P .. 'users', id, id) > 0 or call('SISMEMBER', P .. 'deleting', id) == 1 then return true end
   local own = call('HGET', P .. 'u:' .. id, 'passkey')
   return own and call('EXISTS', P .. 'user:' .. own) == 1
-end
-
--- A site may list ids above the last one given out.
-local function new_user_id()
-  local highest = call('ZRANGE', P .. 'users', '(100000000000000', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1,
-    'WITHSCORES')[2]
-  if highest then raise_last_id(string.format('%.0f', tonumber(highest))) end
-  local uid
-  repeat
-    uid = string.format('%.0f', call('INCR', P .. 'user_id'))
-  until not is_user_taken(uid) and call('EXISTS', P .. 'u:' .. uid) == 0
-  return uid
 end
 
 -- Adopts a user that a site wrote (`HSET t:user:<passkey> user_id 77`): from then on the user is listed, and known by

@@ -9,7 +9,7 @@
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/registration.lua
 --@ include lib/names.lua
---@ include lib/torrent_lists.lua
+--@ include lib/index_entries.lua
 --@ include lib/edits.lua
 --@ include lib/refused_torrents.lua
 check_rankings()

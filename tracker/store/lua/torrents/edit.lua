@@ -5,7 +5,7 @@
 -- Answer    1; 0 when it is not registered
 local P, call = KEYS[1], redis.call
 --@ include lib/names.lua
---@ include lib/torrent_lists.lua
+--@ include lib/index_entries.lua
 --@ include lib/edits.lua
 --@ include lib/refused_torrents.lua
 if call('EXISTS', P .. 'info_hash:' .. ARGV[1]) == 0 then return 0 end

@@ -3,7 +3,7 @@
 -- ARGV[1]   cursor in `i:seeders` ('0' at the start)   ARGV[2] torrents, approximately
 -- Answer    { the next cursor, '0' at the end; how many were visited; info hashes of those with a field hybrid_of }
 local P, call = KEYS[1], redis.call
---@ include lib/torrent_lists.lua
+--@ include lib/index_entries.lua
 local page = call('ZSCAN', P .. 'i:seeders', ARGV[1], 'COUNT', ARGV[2])
 local halves = {}
 for i = 1, #page[2], 2 do

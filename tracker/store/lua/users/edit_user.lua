@@ -5,7 +5,6 @@
 -- Answer    the user id; '' when fields of `u:<uid>` are given and the id is invalid or belongs to another passkey;
 --   false when there is no such user
 local P, call = KEYS[1], redis.call
---@ include lib/user_ids.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
 local user = cjson.decode(ARGV[1])

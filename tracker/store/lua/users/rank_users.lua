@@ -3,7 +3,7 @@
 -- ARGV[1]   cursor in `users` ('0' at the start)   ARGV[2] users, approximately
 -- Answer    { the next cursor, '0' at the end; how many were visited }
 local P, call = KEYS[1], redis.call
---@ include lib/user_lists.lua
+--@ include lib/index_entries.lua
 local page = call('ZSCAN', P .. 'users', ARGV[1], 'COUNT', ARGV[2])
 for i = 1, #page[2], 2 do
   local uid = string.format('%.0f', tonumber(page[2][i + 1]))

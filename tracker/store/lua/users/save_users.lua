@@ -11,16 +11,22 @@
 --   'deleting' a user with this id is being deleted, 'id' the holder of the passkey has an invalid id, 'error' a key is
 --   of a wrong type
 local P, call = KEYS[1], redis.call
---@ include lib/user_ids.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
 
 local is_any_deleted = call('EXISTS', P .. 'deleting') == 1
 local highest = '0' -- of the ids that were added: they are noted once, and before an id is given out
 
+-- A site may list ids above the last one given out.
 local function next_user_id()
+  local listed = call('ZRANGE', P .. 'users', '(100000000000000', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+  if listed[2] then raise_last_id(string.format('%.0f', tonumber(listed[2]))) end
   raise_last_id(highest)
-  return new_user_id()
+  local uid
+  repeat
+    uid = string.format('%.0f', call('INCR', P .. 'user_id'))
+  until not is_user_taken(uid) and call('EXISTS', P .. 'u:' .. uid) == 0
+  return uid
 end
 
 local function save(user, row)

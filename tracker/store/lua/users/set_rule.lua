@@ -7,10 +7,10 @@
 -- Answer    { 1, the user's id or '' }. The first is 0 when there was no rule to remove, and -1 when there are as many
 --   as allowed. false when there is no such user, or the torrent is not registered
 local P, call = KEYS[1], redis.call
-local now, wanted, passkey, info_hash = tonumber(ARGV[1]), ARGV[2], ARGV[5], ARGV[6]
 --@ include lib/rules.lua
---@ include lib/user_copies.lua
+--@ include lib/user_ids.lua
 --@ include lib/edits.lua
+local now, wanted, passkey, info_hash = tonumber(ARGV[1]), ARGV[2], ARGV[5], ARGV[6]
 
 -- The text with the rule in place of the one of this name, and how many rules it has; nil when none is to be changed.
 local function changed(text, rule)
@@ -42,18 +42,13 @@ local texts, writes = key and call('HMGET', key, up, down) or call('MGET', up, d
 for i, field in ipairs({ up, down }) do
   local text, number = changed(texts[i] or '', ARGV[2 + i])
   if text and ARGV[2 + i] ~= '' and (number > MAX_RULES or #text > MAX_RULES_BYTES) then return { -1, uid or '' } end
-  if text then writes[#writes + 1] = { field, text } end
-end
-for _, write in ipairs(writes) do
-  local field, text = write[1], write[2]
-  if not key then
-    call('SET', field, text)
-  elseif text == '' then
-    call('HDEL', key, field)
-  else
-    call('HSET', key, field, text)
+  if text and not key then
+    writes[#writes + 1] = { 'SET', field, text }
+  elseif text then
+    writes[#writes + 1] = text == '' and { 'HDEL', key, field } or { 'HSET', key, field, text }
   end
 end
+for _, write in ipairs(writes) do call(unpack(write)) end
 if uid and writes[1] then note_copy(passkey) end
 if key and writes[1] then record_edit(uid or '', info_hash) end
 return { writes[1] and 1 or 0, uid or '' }

@@ -2,17 +2,17 @@
 -- sum_users.lua: writes the sums over all shards of some users under the main prefix.
 -- ARGV[1]   the names of totals, with spaces between
 -- ARGV[2..] for each user: user id; over all shards the number of hit-and-runs, and the sums of these totals
--- Answer    how many users there are no longer
+-- Answer    nothing
 local P, call = KEYS[1], redis.call
 --@ include lib/numbers.lua
---@ include lib/user_lists.lua
+--@ include lib/index_entries.lua
 local summed = {}
 for name in string.gmatch(ARGV[1], '%S+') do summed[#summed + 1] = name end
 
 -- A total is its base under the main prefix and the sum. Without a base, a program set it: the base follows from it.
 local function save_sums(uid, first)
   local key, totals = P .. 'u:' .. uid, {}
-  if not call('HGET', key, 'passkey') then return false end
+  if not call('HGET', key, 'passkey') then return end
   for i, field in ipairs(summed) do
     local sum, v = tonumber(ARGV[first + i]), call('HMGET', key, field, 'base_' .. field)
     local base = tonumber(v[2] or '')
@@ -29,13 +29,7 @@ local function save_sums(uid, first)
     call('ZREM', P .. 'i:hnr', uid)
   end
   note_rank(uid, totals.uploaded, totals.downloaded)
-  return true
 end
 
-local gone = 0
-for i = 2, #ARGV, 2 + #summed do
-  local ok, known = pcall(save_sums, ARGV[i], i + 1)
-  if not (ok and known) then gone = gone + 1 end
-end
+for i = 2, #ARGV, 2 + #summed do pcall(save_sums, ARGV[i], i + 1) end -- a key of a wrong type: leave this user out
 write_index_entries()
-return gone
