@@ -177,7 +177,7 @@ class Maintenance:
 
     async def _list_torrents(self, shard: Shard, info_hashes: Sequence[str], findings: _Findings) -> None:
         now = int(self.store.clock())
-        bound, found, _ = await shard.scripts.reindex([now, *info_hashes])
+        bound, found = await shard.scripts.reindex([now, *info_hashes])
         rows = unlisted(found)
         await list_torrents(shard.scripts, now, rows)
         findings.add("torrents that were in no ranking", bound, changed=True)

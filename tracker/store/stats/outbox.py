@@ -5,13 +5,12 @@ Scripts write them with lua/lib/outbox.lua. A sender leases them, so several tra
 sender dies, its lease ends and another tracker sends the values.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.pipe import Argument, flattened
+from tracker.store.client.pipe import flattened
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, StorePart
 
@@ -72,13 +71,10 @@ class Outbox(StorePart):
 
     async def _finish(self, dropped: int, batches: Sequence[tuple[OutboxBatch, Mapping[bytes, int]]]) -> None:
         """A shard that is unavailable meanwhile gives its values out once more, when their leases have ended."""
-        parts = defaultdict[int, list[Argument]](list)
         for batch, counts in batches:
-            parts[batch.part] += (batch.minute, batch.token, len(counts), *flattened(counts))
-        for part, argv in parts.items():
-            shard = self._shards.all[part]
+            shard = self._shards.all[batch.part]
             with self._passing_over(shard):
-                await shard.scripts.acknowledge([dropped, *argv])
+                await shard.scripts.acknowledge([dropped, batch.minute, batch.token, *flattened(counts)])
 
     async def waiting(self) -> int:
         own = int(await self._connection.command("GET", self._keys.outbox_waiting()) or 0)

@@ -1,12 +1,12 @@
 #!lua
 -- reindex.lua: ranks torrents that are in no ranking: a site registered them, and no peer has joined them yet.
 -- ARGV[1]   now (epoch s)   ARGV[2..] info hashes (40 hex digits)
--- Answer    { info hashes that were ranked, unlisted torrents as note_unlisted() finds them, failures }
+-- Answer    { info hashes that were ranked, unlisted torrents as note_unlisted() finds them }
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/registration.lua
 --@ include lib/unlisted.lua
 
-local ranked, unlisted, failed = {}, {}, 0
+local ranked, unlisted = {}, {}
 
 -- True when an empty torrent is not bound to its registered id.
 local function is_unbound(t, registered)
@@ -33,7 +33,5 @@ local function visit(ih)
   note_unlisted(t, unlisted)
 end
 
-for i = 2, #ARGV do
-  if not pcall(visit, ARGV[i]) then failed = failed + 1 end
-end
-return { ranked, unlisted, failed }
+for i = 2, #ARGV do pcall(visit, ARGV[i]) end -- a key of a wrong type: leave this torrent out
+return { ranked, unlisted }

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 -- end_removal.lua: forgets that peers are to be removed: they are, or may stay.
--- ARGV[1]   an entry of `removing` (removing.lua), or `torrent:<info hash>`
--- Answer    1
+-- ARGV[1]   an entry of `removing` (removed_users.lua), or `torrent:<info hash>`
+-- Answer    nothing
 local P, call, kind, id = KEYS[1], redis.call, string.match(ARGV[1], '^(%l+):(.*)$')
 --@ include lib/barred_users.lua
 if kind == 'torrent' then
   redis.pcall('SREM', P .. 'removing:torrents', id)
-  return 1
+  return
 end
 -- All torrents of the user were visited, so none is active. An entry that is left would keep a deletion waiting.
 if kind == 'user' and id ~= '*' and is_user_barred(id) then call('UNLINK', P .. 'u:' .. id .. ':active') end
@@ -16,4 +16,3 @@ if type(entries) == 'string' then
   if from then entries = string.sub(entries, 1, from) .. string.sub(entries, till + 1) end
   if entries == ' ' then call('DEL', P .. 'removing') else call('SET', P .. 'removing', entries) end
 end
-return 1

@@ -3,7 +3,7 @@
 -- ARGV[1]   now (epoch s)
 -- ARGV[2..] four for each: info hash, its torrent id, its name when it was folded (the first 1020 bytes), and the
 --           folded name. A torrent whose name has changed since is skipped: the program that changed it lists it
--- Answer    how many failed
+-- Answer    nothing
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/registration.lua
 --@ include lib/unlisted.lua
@@ -22,8 +22,4 @@ local function list(ih, tid, name, folded)
   end
 end
 
-local failed = 0
-for i = 2, #ARGV, 4 do
-  if not pcall(list, unpack(ARGV, i, i + 3)) then failed = failed + 1 end
-end
-return failed
+for i = 2, #ARGV, 4 do pcall(list, unpack(ARGV, i, i + 3)) end -- a key of a wrong type: leave this torrent out

@@ -1,8 +1,9 @@
 #!lua
 -- note_users.lua: under the main prefix of several shards, notes users whose rows a site may have written, so that the
 -- shards get them. Users that are not listed are listed first.
--- ARGV      for each its passkey, and the digest of its row that was compared ('': none)
--- Answer    how many were noted: those that fit into an announce URL
+-- ARGV      for each its passkey, and the digest of its row that was compared ('': none). A passkey that does not fit
+--   into an announce URL is left out
+-- Answer    nothing
 local P, call = KEYS[1], redis.call
 --@ include lib/user_ids.lua
 
@@ -11,14 +12,11 @@ local function list(passkey)
   if uid and is_user_id(uid) and not is_listed(uid, passkey) then adopt(uid, passkey) end
 end
 
-local noted = 0
 for i = 1, #ARGV, 2 do
   local passkey = ARGV[i]
   if #passkey >= 16 and #passkey <= 64 and not string.find(passkey, '[^%w_-]') then
     pcall(list, passkey)
     note_copy(passkey)
     if ARGV[i + 1] ~= '' then call('HSET', P .. 'copies:rows', passkey, ARGV[i + 1]) end
-    noted = noted + 1
   end
 end
-return noted

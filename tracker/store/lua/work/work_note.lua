@@ -2,7 +2,7 @@
 -- work_note.lua: adds points of now to the histories of torrents that are not ranked. Scorings add points to those that
 -- are, but a weak torrent leaves the ranking after a day and then gets none.
 -- ARGV[1]   now (epoch s)   ARGV[2..] torrent ids
--- Answer    how many points were added
+-- Answer    nothing
 local P, call = KEYS[1], redis.call
 local now = tonumber(ARGV[1])
 local MAX_POINTS, KEPT, MAX_PEERS = 72, 604800, 10 ^ 9
@@ -15,16 +15,13 @@ end
 -- A key of a wrong type must not keep other torrents from being noted.
 local function note(tid)
   local ih = redis.pcall('GET', P .. 'torrent_id:' .. tid)
-  if type(ih) ~= 'string' or call('ZSCORE', P .. 'i:score', tid) then return 0 end
+  if type(ih) ~= 'string' or call('ZSCORE', P .. 'i:score', tid) then return end
   local v, key = redis.pcall('HMGET', P .. 't:' .. ih, 'seeders', 'leechers', 'snatches'), P .. 'history:' .. tid
-  if v.err then return 0 end
+  if v.err then return end
   local point = string.format('%s %d %d %d 0', decimal(now), count_of(v[1]), count_of(v[2]), count_of(v[3]))
-  if type(redis.pcall('RPUSH', key, point)) ~= 'number' then return 0 end
+  if type(redis.pcall('RPUSH', key, point)) ~= 'number' then return end
   call('LTRIM', key, -MAX_POINTS, -1)
   call('EXPIRE', key, KEPT)
-  return 1
 end
 
-local added = 0
-for i = 2, #ARGV do added = added + note(ARGV[i]) end
-return added
+for i = 2, #ARGV do note(ARGV[i]) end
