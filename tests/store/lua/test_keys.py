@@ -66,8 +66,7 @@ BEYOND: dict[str, str] = {
     "copy_users": "copied copies copies:rows copies:version deleting groups removing u:* u:*:active user:* user_id "
     "users",
     "count_announces": "changed u:* user:*",
-    "count": "count:* counted:* dist:* known: known:dist outbox outbox:* outbox:waiting stats:* "
-    "stats:failures stats:outbox_dropped",
+    "count": "count:* counted:* dist:* known: known:dist outbox outbox:* outbox:waiting stats:* stats:outbox_dropped",
     "count_before": "*",
     "count_hits": "limits limits:*",
     "count_unique": "countries.*.users hll:* i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
@@ -137,7 +136,8 @@ BEYOND: dict[str, str] = {
     "u:* u:*:active user:* user_id users",
     "score": "i:processed i:score lease leases:torrents",
     "scrape": "user:*",
-    "set_rule": "changes copies copies:rows copies:version download_multiplier edits upload_multiplier user:*",
+    "set_rule": "changes copies copies:rows copies:version deleting download_multiplier edits u:* upload_multiplier "
+    "user:* user_id users",
     "session": "admin:session:* admin:token:* admin:tokens",
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all i:client:joins:all unlisted_clients",
@@ -164,10 +164,10 @@ BEYOND: dict[str, str] = {
     "work_rank": "w:* w:blocked",
     "work_release": "lease w:* w:blocked",
     "work_save": "w w:*",
-    "work_sizes": "i:seeders info_hash:",
+    "work_sizes": "i:seeders",
     "work_trim": "w:* w:blocked",
     "work_probe": "lease w:* w:blocked",
-    "work_verify": "gap heartbeat p:*:* swarm:*: t:* u:*:t:* w:* w:blocked",
+    "work_verify": "deny:* gap heartbeat info_hash:* p:*:* swarm:*: t:* u:*:t:* w:* w:blocked",
 }
 """Script -> keys, also those of shared functions that it includes and does not call. A key that ends in * or : stands
 for all keys with this beginning.

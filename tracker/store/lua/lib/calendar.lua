@@ -5,15 +5,10 @@ local function first_day(year)
     + math.floor((year - 1601) / 400)
 end
 
-local function year_of(day)
-  local year = 1970 + math.floor(day / 365.2425)
-  if first_day(year) > day then return year - 1 end
-  return first_day(year + 1) <= day and year + 1 or year
-end
-
 -- The year and the month of a day.
 local function month_of(day)
-  local year, month = year_of(day), 1
+  local year, month = 1970 + math.floor(day / 365.2425), 1
+  if first_day(year) > day then year = year - 1 elseif first_day(year + 1) <= day then year = year + 1 end
   local left, february = day - first_day(year), first_day(year + 1) - first_day(year) - 337
   for _, length in ipairs({ 31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30 }) do
     if left < length then break end

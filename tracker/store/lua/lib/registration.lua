@@ -77,19 +77,15 @@ local function bind_id(t, tid)
   return released
 end
 
--- Ids of a shard are 256 apart, so that no two shards give out the same one: the id modulo 256 is the shard's number.
-local function next_torrent_id()
-  local id, shard = call('INCR', P .. 'torrent_id'), string.match(P, ':{(%d+)%l+}:$')
-  return string.format('%.0f', shard and 256 * id + shard or id)
-end
-
 -- Registers a torrent under an id. One that the site deleted while it had peers keeps its id, unless it gets the site's
--- own.
+-- own. Ids of a shard are 256 apart, so that no two shards give out the same one: the id modulo 256 is the shard's
+-- number.
 local function register(torrent, own)
-  local tid = own or torrent.tid
+  local tid, shard = own or torrent.tid, string.match(P, ':{(%d+)%l+}:$')
   if not own and (not tid or call('GET', P .. 'torrent_id:' .. tid) ~= torrent.ih) then
     repeat
-      tid = next_torrent_id()
+      local id = call('INCR', P .. 'torrent_id')
+      tid = string.format('%.0f', shard and 256 * id + shard or id)
     until call('EXISTS', P .. 'torrent_id:' .. tid) == 0
   end
   call('SET', P .. 'info_hash:' .. torrent.ih, tid)

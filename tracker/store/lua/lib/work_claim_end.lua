@@ -20,20 +20,6 @@ local function read_claim(name)
   return claim, record
 end
 
--- `holders`: who holds the item. Returns how many others do.
-local function remove_holder(item, claimant, holders)
-  local rest = {}
-  for each in string.gmatch(holders or '', '%S+') do
-    if each ~= claimant then rest[#rest + 1] = each end
-  end
-  if #rest > 0 then
-    call('HSET', W .. ':holders', item, table.concat(rest, ' '))
-  else
-    call('HDEL', W .. ':holders', item)
-  end
-  return #rest
-end
-
 -- Removes the claim. `holders`: who holds the item, where that was read. Returns how many others hold it.
 local function end_claim(item, claimant, holders)
   local name = item .. ' ' .. claimant
@@ -41,7 +27,16 @@ local function end_claim(item, claimant, holders)
   call('HDEL', W .. ':claims', name)
   call('ZREM', W .. ':by:' .. claimant, item)
   if project.verify ~= 'none' then call('ZREM', W .. ':checks', name) end
-  return remove_holder(item, claimant, holders or call('HGET', W .. ':holders', item))
+  local others = {}
+  for each in string.gmatch(holders or call('HGET', W .. ':holders', item) or '', '%S+') do
+    if each ~= claimant then others[#others + 1] = each end
+  end
+  if others[1] then
+    call('HSET', W .. ':holders', item, table.concat(others, ' '))
+  else
+    call('HDEL', W .. ':holders', item)
+  end
+  return #others
 end
 
 -- The item of a claim that ended is wanted again. It goes to the queue and place that it came from, or to `queue`. An

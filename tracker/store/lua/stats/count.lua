@@ -8,8 +8,7 @@
 -- Answer    how many keys or values were of another type
 local P, call, max_waiting, wrong = KEYS[1], redis.call, tonumber(ARGV[3]), 0
 local process = P .. 'counted:' .. ARGV[1]
-if call('GET', process) == ARGV[2] then return 0 end
-call('SET', process, ARGV[2], 'EX', 86400)
+if call('SET', process, ARGV[2], 'EX', 86400, 'GET') == ARGV[2] then return 0 end
 --@ include lib/outbox.lua
 --@ include lib/slices.lua
 
@@ -26,19 +25,11 @@ local function try(...)
   wrong = wrong + 1
 end
 
--- add_bounded() returns no sum for a key of a wrong type.
-local function counted(sum)
-  if not sum then wrong = wrong + 1 end
-  return sum
-end
-
+-- A failure is counted by its reason. add_bounded() returns no sum for a key of a wrong type.
 local function add_total(name, n)
   local reason = string.match(name, '^failures%.(.+)$')
-  if reason then
-    counted(add_bounded(P .. 'stats:failures', reason, n))
-  elseif TOTALS[name] then
-    counted(add_bounded(P .. 'stats:' .. TOTALS[name], nil, n))
-  end
+  local total = reason and 'failures' or TOTALS[name]
+  if total and not add_bounded(P .. 'stats:' .. total, reason, n) then wrong = wrong + 1 end
 end
 
 -- Merges two distributions (Chan, Golub and LeVeque 1979), as Distribution.merge in slices.py does. A stored value that

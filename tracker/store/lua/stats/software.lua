@@ -11,8 +11,7 @@
 -- Answer    how many boards are of a wrong type
 local P, call = KEYS[1], redis.call
 local process = P .. 'counted:' .. ARGV[1]
-if call('GET', process) == ARGV[2] then return 0 end
-call('SET', process, ARGV[2], 'EX', 86400)
+if call('SET', process, ARGV[2], 'EX', 86400, 'GET') == ARGV[2] then return 0 end
 local kept, max_members, wrong = tonumber(ARGV[5]), tonumber(ARGV[6]), 0
 local min_addresses, max_unlisted = tonumber(ARGV[8]), tonumber(ARGV[9])
 local failures, unlisted = 10 + 4 * tonumber(ARGV[7]), P .. 'unlisted_clients'

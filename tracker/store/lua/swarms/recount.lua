@@ -36,19 +36,16 @@ local function paused_count(t)
   return tonumber(call('HGET', t.key, 'paused') or '0') or math.huge
 end
 
-local function rankings_agree(t)
-  return tonumber(call('ZSCORE', P .. 'i:seeders', t.tid) or '') == t.seeders
-    and tonumber(call('ZSCORE', P .. 'i:leechers', t.tid) or '') == t.leechers
-    and tonumber(call('ZSCORE', P .. 'i:snatches', t.tid) or '')
-      == (count_of[call('HGET', t.key, 'snatches')] or 0)
-end
-
--- Checks the counts against each other: each member has one kind and is in at least one array.
+-- Checks the counts against each other, and the rankings against them: each member has one kind and is in at least one
+-- array.
 local function check_counts(t)
   return call('SCARD', P .. 'tpeers:' .. t.ih) == t.seeders + t.leechers
     and t.seeders >= math.max(t.s4, t.s6, t.sw) and t.seeders <= t.s4 + t.s6 + t.sw
     and t.leechers >= math.max(t.l4, t.l6, t.lw) and t.leechers <= t.l4 + t.l6 + t.lw
-    and paused_count(t) <= t.leechers and rankings_agree(t)
+    and paused_count(t) <= t.leechers
+    and tonumber(call('ZSCORE', P .. 'i:seeders', t.tid) or '') == t.seeders
+    and tonumber(call('ZSCORE', P .. 'i:leechers', t.tid) or '') == t.leechers
+    and tonumber(call('ZSCORE', P .. 'i:snatches', t.tid) or '') == (count_of[call('HGET', t.key, 'snatches')] or 0)
 end
 
 -- A member whose slots are as they should be by `agrees(array, slot, pid, endpoint)`: kind, whether it is paused,
@@ -131,13 +128,6 @@ end
 
 -- A large swarm, slice by slice
 
-local function is_own_slot(t, name, slot, pid, endpoint)
-  if slot >= t[name] then return false end
-  local size = #endpoint
-  return slot_agrees(call('GETRANGE', t.arrays .. name .. 'i', slot * 20, slot * 20 + 19),
-    call('GETRANGE', t.arrays .. name, slot * size, slot * size + size - 1), 0, pid, endpoint)
-end
-
 -- A local network may have more endpoints than entries: a missing one is added if there is room.
 local function has_address(t, endpoint, pid)
   local net, rest = split_endpoint(endpoint)
@@ -151,7 +141,11 @@ end
 
 -- Kind of a member, whether it is paused, and whether it joined over UDP; nil if something about it is wrong.
 local function check_member(t, pid, pidx)
-  local function agrees(...) return is_own_slot(t, ...) end
+  local function agrees(name, slot, _, endpoint)
+    local size = #endpoint
+    return slot < t[name] and slot_agrees(call('GETRANGE', t.arrays .. name .. 'i', slot * 20, slot * 20 + 19),
+      call('GETRANGE', t.arrays .. name, slot * size, slot * size + size - 1), 0, pid, endpoint)
+  end
   local kind, is_paused, is_udp, endpoints = read_member(t, pid, pidx, agrees)
   for _, endpoint in pairs(endpoints or {}) do
     if not has_address(t, endpoint, pid) then return nil end

@@ -74,9 +74,11 @@ local function sum_peers(t, udp_seeders, udp_leechers)
   end
 end
 
+-- Returns that the visit ends.
 local function repair(t)
   rebuild(t)
   repairs = repairs + 1
+  return ''
 end
 
 -- How long an empty torrent is kept: for an hour if only one address ever joined it, for ten minutes if only WebSockets
@@ -89,10 +91,7 @@ end
 -- Deletes a torrent some time after its last peer if it registered itself or the site deleted it. A disabled or pending
 -- torrent stays, as it would come back enabled. One seen in many places takes several calls; returns where to go on.
 local function visit_empty(t)
-  if not check_counts(t) or call('EXISTS', P .. 'addresses:' .. t.ih) == 1 then
-    repair(t)
-    return ''
-  end
+  if not check_counts(t) or call('EXISTS', P .. 'addresses:' .. t.ih) == 1 then return repair(t) end
   local v = call('HMGET', t.key, 'auto', 'enabled', 'empty_since', 'joiners')
   local stays = v[1] ~= '1' or v[2] == '0' or v[2] == 'pending'
   if stays and call('EXISTS', P .. 'info_hash:' .. t.ih) == 1 then return '' end
@@ -187,19 +186,12 @@ end
 local function visit_slots(t, name, from)
   local till = math.min(t[name], from + budget)
   seen = seen + math.max(0, till - from)
-  if from < till and not check_slots(t, name, from, till) then
-    repair(t)
-    return ''
-  end
+  if from < till and not check_slots(t, name, from, till) then return repair(t) end
   if till < t[name] then return name .. ':' .. till end
   for i, array in ipairs(ARRAYS) do
     if array == name and ARRAYS[i + 1] then return ARRAYS[i + 1] .. ':0' end
   end
-  if not check_counts(t) then
-    repair(t)
-    return ''
-  end
-  return 'a:'
+  return check_counts(t) and 'a:' or repair(t)
 end
 
 -- All addresses have been added by now. Crowded networks are counted on the way, as members are.
@@ -212,10 +204,7 @@ local function visit_addresses(t, position)
   local page = call('HSCAN', key, cursor or '0', 'COUNT', math.max(1, networks))
   seen = seen + #page[2] / 2
   local more = check_addresses(t, page[2])
-  if not more then
-    repair(t)
-    return ''
-  end
+  if not more then return repair(t) end
   crowded = crowded + more
   if page[1] ~= '0' then return string.format('a:%s,%.0f', page[1], crowded) end
   if math.abs(crowded - t.crowded) > max_off(t.tid) then -- changes in between explain a smaller difference

@@ -27,11 +27,9 @@ call('GET', P .. 'lease')
 
 -- Repairs leases of dead workers, leases and times of a clock that was ahead, and scores that have no time.
 local function repair()
-  for _, tid in ipairs(call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, MAX_REPAIRED)) do
-    release_lease(leases, tid)
-  end
-  for _, tid in ipairs(leases_beyond(leases, now + lease_for + MAX_CLOCK_SKEW, MAX_REPAIRED)) do
-    release_lease(leases, tid)
+  local ended = call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, MAX_REPAIRED)
+  for _, ids in ipairs({ ended, leases_beyond(leases, now + lease_for + MAX_CLOCK_SKEW, MAX_REPAIRED) }) do
+    for _, tid in ipairs(ids) do release_lease(leases, tid) end
   end
   for _, tid in ipairs(call('ZRANGEBYSCORE', times, now + 60, '+inf', 'LIMIT', 0, MAX_REPAIRED)) do
     call('ZADD', times, now, tid)

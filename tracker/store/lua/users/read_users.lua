@@ -18,9 +18,8 @@ local function read(passkey)
   local row = passkey and call('HMGET', P .. 'user:' .. passkey, unpack(rights))
   if not row or not row[1] or row[1] == '' then return false end
   local values = call('HMGET', P .. 'u:' .. row[1], unpack(fields))
-  local found, n = { passkey }, #rights + 1
-  for i = 1, #rights do found[i + 1] = row[i] end
-  for i = 1, #fields do found[n + i] = values[i] end
+  local found = { passkey, unpack(row) }
+  for _, value in ipairs(values) do found[#found + 1] = value end
   return found
 end
 

@@ -6,17 +6,14 @@ local P, call, uid, left = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
 local found, is_complete = {}, 1
 --@ include lib/hex.lua
 
-local function is_own(tid, pidx)
-  local v = call('HMGET', P .. 'p:' .. tid .. ':' .. pidx, 'active', 'user_id')
-  return v[1] == '1' and v[2] == uid
-end
-
 -- An account says how many of the user's peers are in the swarm, and may list their ids. Other swarms are searched.
 local function find(tid)
   local account = call('HMGET', P .. 'u:' .. uid .. ':t:' .. tid, 'peers', 'peer_ids')
   local wanted, listed, seen = tonumber(account[1] or '') or 0, account[2] or '', {}
   local function try(pidx)
-    if seen[pidx] or not is_own(tid, pidx) then return end
+    if seen[pidx] then return end
+    local v = call('HMGET', P .. 'p:' .. tid .. ':' .. pidx, 'active', 'user_id')
+    if v[1] ~= '1' or v[2] ~= uid then return end
     seen[pidx], wanted = true, wanted - 1
     found[#found + 1], found[#found + 2] = tid, pidx
   end

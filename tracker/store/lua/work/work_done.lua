@@ -12,7 +12,6 @@ local P, call, now_ms = KEYS[1], redis.call, tonumber(ARGV[2])
 local claimant, item, verified = ARGV[3], ARGV[6], ARGV[11] == '1'
 local REFUSALS_KEPT = 1000
 
-
 if is_blocked(claimant, ARGV[4], ARGV[5]) then return 'blocked' end
 local name = item .. ' ' .. claimant
 local held = read_claim(name)

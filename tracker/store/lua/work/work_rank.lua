@@ -12,7 +12,7 @@ local P, call = KEYS[1], redis.call
 local function periods_of(day)
   local year, month = month_of(day)
   local thursday = day - (day + 3) % 7 + 3 -- an ISO week belongs to the year of its Thursday
-  local week_year = year_of(thursday)
+  local week_year = month_of(thursday)
   local week = math.floor((thursday - first_day(week_year)) / 7) + 1
   return string.format('%04d-%02d %04d-W%02d', year, month, week_year, week)
 end

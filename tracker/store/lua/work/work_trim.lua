@@ -8,17 +8,12 @@ local P, call = KEYS[1], redis.call
 local now_ms, max_deleted = tonumber(ARGV[2]), tonumber(ARGV[5])
 local keep_log, keep = tonumber(ARGV[3]), tonumber(ARGV[4])
 --@ include lib/work_project.lua
--- What of a log was not drained.
-local function parts_of(id)
-  local ms, number = string.match(id, '^(%d+)-(%d+)$')
-  return tonumber(ms), tonumber(number)
-end
 
 -- Whether an id of a stream comes before another.
 local function is_earlier(id, other)
-  local ms, number = parts_of(id)
-  local other_ms, other_number = parts_of(other)
-  return ms < other_ms or ms == other_ms and number < other_number
+  local v = { string.match(id .. ' ' .. other, '^(%d+)-(%d+) (%d+)-(%d+)$') }
+  for i, digits in ipairs(v) do v[i] = tonumber(digits) end
+  return v[1] < v[3] or v[1] == v[3] and v[2] < v[4]
 end
 
 -- The id after which nothing was drained, or the first one that was read but not acknowledged; nil without a group.
