@@ -212,9 +212,7 @@ end
 local function all_members(t)
   local ids, seen = {}, {}
   local function add(pidx)
-    if not seen[pidx] then
-      seen[pidx], ids[#ids + 1] = true, pidx
-    end
+    if not seen[pidx] then seen[pidx], ids[#ids + 1] = true, pidx end
   end
   for _, pidx in ipairs(call('SMEMBERS', P .. 'tpeers:' .. t.ih)) do add(pidx) end
   for _, name in ipairs(ARRAYS) do

@@ -19,7 +19,7 @@ local forget_after, budget = tonumber(ARGV[8]), tonumber(ARGV[9])
 --@ include lib/torrent_deletion.lua
 
 -- Who may not stay in a swarm: peers of a refused torrent, of a denied client, and of a disabled or deleted user.
-local is_client_denied, refused_torrents = new_client_check(ARGV[11]), {}
+local is_client_denied = new_client_check(ARGV[11])
 
 -- The processes that had connections (`ws:processes`), and when each reported last. One that was killed says no goodbye
 -- for its connections; its peers that have no other endpoint time out within minutes.
@@ -52,12 +52,6 @@ local function lose_dead_socket(tid, pidx, endpoints)
 end
 
 local function is_barred(t, pidx)
-  local refused = refused_torrents[t.ih]
-  if refused == nil then
-    refused = is_refused(t.ih)
-    refused_torrents[t.ih] = refused
-  end
-  if refused then return true end
   local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'user_id', 'peer_id', 'endpoints')
   if #(p[3] or '') > sockets.BYTES then lose_dead_socket(t.tid, pidx, p[3]) end
   if p[1] and is_user_barred(p[1]) then return true end
@@ -69,9 +63,7 @@ local unlisted, peers = {}, { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 local function sum_peers(t, udp_seeders, udp_leechers)
   local numbers = { t.seeders, t.leechers, t.s4, t.l4, t.s6, t.l6, udp_seeders, udp_leechers, t.sw, t.lw }
-  for i, number in ipairs(numbers) do
-    peers[i] = peers[i] + number
-  end
+  for i, number in ipairs(numbers) do peers[i] = peers[i] + number end
 end
 
 -- Returns that the visit ends.
@@ -118,11 +110,11 @@ local function remove_members(t, tid, members)
   seen = seen + #members
   local timeouts = {}
   for i, pidx in ipairs(members) do timeouts[i] = P .. 'ptimeout:' .. tid .. ':' .. pidx end
-  local alive = #members > 0 and call('MGET', unpack(timeouts))
+  local alive, refused = #members > 0 and call('MGET', unpack(timeouts)), is_refused(t.ih)
   for i, pidx in ipairs(members) do
     if not alive[i] then
       removed = removed + remove_timed_out(tid, nil, pidx)
-    elseif is_barred(t, pidx) then
+    elseif refused or is_barred(t, pidx) then
       removed = removed + remove_barred(tid, pidx)
     end
   end

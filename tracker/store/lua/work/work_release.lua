@@ -8,9 +8,7 @@ local P, call, now_ms = KEYS[1], redis.call, tonumber(ARGV[2])
 
 check_types()
 call('ZCARD', W .. ':released')
-for i = 6, #ARGV, 3 do
-  read_claim(ARGV[i] .. ' ' .. ARGV[i + 1])
-end
+for i = 6, #ARGV, 3 do read_claim(ARGV[i] .. ' ' .. ARGV[i + 1]) end
 local ended = 0
 for i = 6, #ARGV, 3 do
   local item, claimant, token = ARGV[i], ARGV[i + 1], ARGV[i + 2]

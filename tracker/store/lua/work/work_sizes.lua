@@ -7,9 +7,7 @@ local P, call = KEYS[1], redis.call
 
 local MAX_DIGITS = 15 -- a petabyte: no torrent is larger
 local least, sums = {}, { 0 }
-for i = 3, #ARGV do
-  least[i - 2], sums[i - 1] = tonumber(ARGV[i]), 0
-end
+for i = 3, #ARGV do least[i - 2], sums[i - 1] = tonumber(ARGV[i]), 0 end
 
 -- MGET, because GET would fail on a key of another type.
 local page = call('ZSCAN', P .. 'i:seeders', ARGV[1], 'COUNT', ARGV[2])
