@@ -18,7 +18,7 @@ from tracker.store.schema.table.cleanup import CHECKS, DENIAL, FIRST, OF_TORRENT
 from tracker.store.sharding.shards import Shard, in_parts, scan
 from tracker.store.sharding.unavailable import note_unavailable_shards
 from tracker.store.store import Store
-from tracker.store.torrents.name_index import Unlisted, list_torrents, unlisted
+from tracker.store.torrents.name_index import list_denials, list_torrents, unlisted
 from tracker.store.users.adoption import START, adopt_some
 
 PAGE = 500
@@ -181,13 +181,12 @@ class Maintenance:
         rows = unlisted(found)
         await list_torrents(shard.scripts, now, rows)
         findings.add("torrents that were in no ranking", bound, changed=True)
-        findings.add("torrents that were not listed", [row.info_hash.encode() for row in rows], changed=True)
+        findings.add("torrents that were not listed", [info_hash for info_hash, *_ in rows], changed=True)
 
     async def _list_denied(self, shard: Shard, info_hashes: Sequence[str], findings: _Findings) -> None:
         listed = await shard.connection.command("ZMSCORE", shard.keys.denied(), *info_hashes)
         missing = [ih for ih, score in zip(info_hashes, listed, strict=True) if score is None]
-        rows = [Unlisted(info_hash, "", b"", b"", True) for info_hash in missing]
-        await list_torrents(shard.scripts, int(self.store.clock()), rows)
+        await list_denials(shard.scripts, int(self.store.clock()), missing)
         findings.add("denials that were not listed", [ih.encode() for ih in missing], changed=True)
 
     async def _adopt(self, findings: _Findings) -> None:

@@ -1,8 +1,7 @@
 """The indexes of torrents: adds torrents that an index misses."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from redis.exceptions import OutOfMemoryError
@@ -11,45 +10,31 @@ from tracker.names import fold_name
 from tracker.store.client.scripts import Scripts
 from tracker.store.sharding.shards import Shard, scan
 
-
-@dataclass(frozen=True, slots=True)
-class Unlisted:
-    """A torrent that an index may miss. ``certain``: an index misses it, even if its listed name is correct."""
-
-    info_hash: str
-    torrent_id: str
-    name: bytes
-    listed: bytes
-    certain: bool
-
-    @property
-    def folded(self) -> bytes:
-        return fold_name(self.name.decode("utf-8", "replace")).encode()
-
-    @property
-    def wrong(self) -> bool:
-        return self.certain or self.folded != self.listed
+Row = tuple[bytes, bytes, bytes, bytes]
+"""Of a torrent that an index misses, as index.lua takes it: info hash, torrent id, name and folded name."""
 
 
-def unlisted(found: Sequence[Any]) -> list[Unlisted]:
+def unlisted(found: Sequence[Any]) -> list[Row]:
     """Parses what note_unlisted() of unlisted.lua found. Leaves out torrents whose index entries are correct: only
     Python can fold their names and compare them."""
-    rows = [
-        Unlisted(info_hash.decode(), torrent_id.decode(), name, listed, certain == 1)
-        for info_hash, torrent_id, name, listed, certain in zip(*(found[i::5] for i in range(5)), strict=True)
-    ]
-    return [row for row in rows if row.wrong]
+    rows: list[Row] = []
+    for info_hash, torrent_id, name, listed, certain in zip(*(found[i::5] for i in range(5)), strict=True):
+        folded = fold_name(name.decode("utf-8", "replace")).encode()
+        if certain or folded != listed:
+            rows.append((info_hash, torrent_id, name, folded))
+    return rows
 
 
-async def list_torrents(scripts: Scripts, now: int, rows: Sequence[Unlisted]) -> None:
+async def list_torrents(scripts: Scripts, now: int, rows: Iterable[Row]) -> None:
     """Adds torrents to the indexes. Does nothing if the store is out of memory: the next sweep finds them again."""
-    if not rows:
-        return
-    argv: list[str | bytes | int | float] = [now]
-    for row in rows:
-        argv += (row.info_hash, row.torrent_id, row.name, row.folded)
-    with suppress(OutOfMemoryError):
-        await scripts.index(argv)
+    if parts := [part for row in rows for part in row]:
+        with suppress(OutOfMemoryError):
+            await scripts.index([now, *parts])
+
+
+async def list_denials(scripts: Scripts, now: int, info_hashes: Iterable[str]) -> None:
+    """Lists those that are denied, and removes others from the list."""
+    await list_torrents(scripts, now, [(info_hash.encode(), b"", b"", b"") for info_hash in info_hashes])
 
 
 async def page_of_torrents(shard: Shard, cursor: int, count: int) -> tuple[int, list[tuple[str, float]]]:

@@ -16,7 +16,7 @@ from tracker.store.schema.lenient_numbers import ranked, score
 from tracker.store.schema.multipliers import RuleChange, checked_multipliers, has_changed
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards, in_parts, read_in_turns
-from tracker.store.torrents.name_index import Unlisted, list_torrents, page_of_torrents
+from tracker.store.torrents.name_index import list_denials, page_of_torrents
 from tracker.store.torrents.records import (
     MAX_SIZE,
     Denial,
@@ -324,8 +324,7 @@ class Torrents:
             else:
                 found.append(Denial(each, clean_text(reason.decode("utf-8", "replace")), score(since)))
         for shard, part in self._shards.by_shard(gone, InfoHash).items():
-            rows = [Unlisted(info_hash.hex(), "", b"", b"", True) for info_hash in part]
-            await list_torrents(shard.scripts, int(self._clock()), rows)
+            await list_denials(shard.scripts, int(self._clock()), (info_hash.hex() for info_hash in part))
         return found
 
     async def denial_count(self) -> int:
