@@ -105,12 +105,8 @@ local function finish_job(Q, id, status, reason)
   if fingerprint and call('HGET', Q.fingerprints, fingerprint) == id then call('HDEL', Q.fingerprints, fingerprint) end
   call('ZADD', Q[status], now, id)
   local excess = math.min(call('ZCARD', Q[status]) - max_finished, MAX_DELETED)
-  if excess > 0 then
-    for _, old in ipairs(call('ZRANGE', Q[status], 0, excess - 1)) do
-      call('ZREM', Q[status], old)
-      delete_job(Q, old)
-    end
-  end
+  local old = excess > 0 and call('ZPOPMIN', Q[status], excess) or {}
+  for i = 1, #old, 2 do delete_job(Q, old[i]) end
   return status
 end
 

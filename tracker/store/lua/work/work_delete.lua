@@ -4,25 +4,19 @@
 -- ARGV[3..] months and weeks that may have leaderboards (YYYY-MM, YYYY-Www)
 -- Answer    1 when nothing is left, else 0; nil when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
-local W, last = P .. 'w:' .. project, tonumber(ARGV[2]) - 1
+local W, count = P .. 'w:' .. project, ARGV[2]
 if call('EXISTS', W) == 0 then return nil end
 call('HSET', W, 'deleting', '1')
 
-local claims = call('ZRANGE', W .. ':out', 0, last)
-for _, name in ipairs(claims) do
-  call('UNLINK', W .. ':by:' .. string.match(name, '%S+$'))
-  call('ZREM', W .. ':out', name)
-end
-local asked = call('HRANDFIELD', W .. ':asked', last + 1, 'WITHVALUES')
+local claims = call('ZPOPMIN', W .. ':out', count)
+for i = 1, #claims, 2 do call('UNLINK', W .. ':by:' .. string.match(claims[i], '%S+$')) end
+local asked = call('HRANDFIELD', W .. ':asked', count, 'WITHVALUES')
 for i = 1, #asked, 2 do
   for claimant in string.gmatch(asked[i + 1], '%S+') do call('UNLINK', W .. ':todo:d:' .. claimant) end
   call('HDEL', W .. ':asked', asked[i])
 end
-local ranked = call('ZRANGE', W .. ':downloader_count', 0, last)
-for _, claimant in ipairs(ranked) do
-  call('UNLINK', W .. ':chart:' .. claimant)
-  call('ZREM', W .. ':downloader_count', claimant)
-end
+local ranked = call('ZPOPMIN', W .. ':downloader_count', count)
+for i = 1, #ranked, 2 do call('UNLINK', W .. ':chart:' .. ranked[i]) end
 if #claims + #asked + #ranked > 0 then return 0 end
 
 local boards = { ':downloader_count', ':downloader_bytes', ':downloader_seconds' }
