@@ -211,14 +211,10 @@ class RoutingTable:
     def change_id(self, own: NodeId) -> None:
         """Our id changed: all nodes are filed again."""
         self.entries.rebase(to_number(own))
-        self._hosts = {self._host(entry.node): entry.number for entry in self.entries}
-        self._networks = {
-            network: entry.number
-            for entry in self.entries
-            if (network := self._network(entry.node, entry.number)) is not None
-        }
-        self._candidates.clear()
-        self._changed.clear()
+        for index in (self._hosts, self._networks, self._candidates, self._changed):
+            index.clear()
+        for entry in self.entries:
+            self._note_place(entry)
 
     def _rivals(self, node: Node, number: int) -> list[Entry]:
         """The entries whose place a node would take: with its id, at its address, or in its network."""
@@ -246,10 +242,7 @@ class RoutingTable:
             return
         entry = Entry(node, number, fits_address(node.id, Address(node.endpoint[:-2])), now)
         self.entries.put(number, entry)
-        self._hosts[self._host(node)] = number
-        network = self._network(node, number)
-        if network is not None:
-            self._networks[network] = number
+        self._note_place(entry)
         self._changed[self._index(number)] = now
 
     def _make_room(self, number: int, now: float) -> bool:
@@ -265,6 +258,12 @@ class RoutingTable:
         if not all(self.is_good(entry, now) for entry in bucket.values()):
             return False
         return self.entries.has_room(number)
+
+    def _note_place(self, entry: Entry) -> None:
+        self._hosts[self._host(entry.node)] = entry.number
+        network = self._network(entry.node, entry.number)
+        if network is not None:
+            self._networks[network] = entry.number
 
     def _on_drop(self, entry: Entry) -> None:
         del self._hosts[self._host(entry.node)]

@@ -300,6 +300,7 @@ class StatusWorker:
     def _hashes(self) -> list[AnnouncedHash]:
         """The torrents announced in both families."""
         now = self.timer()
+        began = self.clock() - now
         tables = [node.announced for node in self.nodes.values()]
         found = {
             info_hash: [peer for table in tables for peer in table.peers(info_hash, now)]
@@ -310,7 +311,7 @@ class StatusWorker:
                 info_hash,
                 sum(peer.seed for peer in peers),
                 len(peers),
-                int(self.clock() - now + max(peer.announced_at for peer in peers)),
+                int(began + max(peer.announced_at for peer in peers)),
             )
             for info_hash, peers in found.items()
             if peers

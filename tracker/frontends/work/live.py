@@ -146,9 +146,7 @@ class Live(Handlers):
             read, count = partial(self.figures.finished_after, project), partial(self.figures.counts, project)
             if not last or order_of(last) > order_of(newest):  # of a log that was restored or deleted since
                 last = newest
-            tail = self._tails.get(project.name)
-            if tail is None:
-                self._tails[project.name] = tail = Tail(read, newest, asyncio.get_running_loop().time, count)
+            tail = self._tails.setdefault(project.name, Tail(read, newest, asyncio.get_running_loop().time, count))
             return await _stream(request, tail, last, self._stopping)
         finally:
             self._streams -= Counter([net])
