@@ -122,6 +122,7 @@ QUERY = (
     b"&port=51413&uploaded=734003200&downloaded=1468006400&left=0&corrupt=0&key=1F3A9C07&event=started&numwant=50"
     b"&compact=1&no_peer_id=1&supportcrypto=1&redundant=0&ipv6=&lt=1"
 )
+ANNOUNCE = http_request.parse_announce(QUERY)
 OTHER_ORDER = b"&".join(reversed(QUERY.split(b"&")))
 REPLY = AnnounceReply(
     interval_seconds=1800,
@@ -442,7 +443,7 @@ def _monitoring(found: Counted) -> Iterator[None]:
 WORK: dict[str, Callable[[], object]] = {
     "parse": lambda: http_request.parse_announce(QUERY),
     "parse in another order": lambda: http_request.parse_announce(OTHER_ORDER),
-    "encode": lambda: http_reply.encode_announce(REPLY),
+    "encode": lambda: http_reply.encode_announce(REPLY, ANNOUNCE),
 }
 
 
@@ -459,7 +460,7 @@ def test_the_measured_announce_is_parsed_and_encoded_correctly() -> None:
     """The limits mean something only if the measured work gives correct results."""
     parsed = http_request.parse_announce(QUERY)
     assert (parsed.port, parsed.peers_wanted, parsed.key) == (51413, 50, b"1F3A9C07")
-    assert REPLY.peers in http_reply.encode_announce(REPLY)
+    assert REPLY.peers in http_reply.encode_announce(REPLY, ANNOUNCE)
 
 
 def query_of(client: int) -> bytes:

@@ -5,7 +5,7 @@ from typing import Any
 
 from bencodepy import decode, encode
 
-from tracker.bittorrent import Address, AnnounceReply, InfoHash, ScrapeFile, ScrapeReply
+from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, PeerId, ScrapeFile, ScrapeReply
 from tracker.refusals import Refusal
 from tracker.wire.endpoint import format_address, split_endpoints
 from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape
@@ -42,7 +42,8 @@ def check(data: bytes) -> None:
 
 
 def _check_announce(reply: AnnounceReply, *, compact: bool, no_peer_id: bool) -> None:
-    decoded = _decode(encode_announce(reply, compact=compact, no_peer_id=no_peer_id))
+    announce = Announce(InfoHash(bytes(20)), PeerId(bytes(20)), 1, compact=compact, no_peer_id=no_peer_id)
+    decoded = _decode(encode_announce(reply, announce))
     keys = (b"interval", b"min interval", b"complete", b"incomplete", b"downloaded")
     assert tuple(decoded[key] for key in keys) == reply[:5]
     assert decoded.get(b"external ip") == reply.external_address

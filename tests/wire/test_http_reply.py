@@ -3,10 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.bittorrent import Address, AnnounceReply, InfoHash, ScrapeFile, ScrapeReply
+from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, PeerId, ScrapeFile, ScrapeReply
 from tracker.refusals import Refusal
 from tracker.wire.endpoint import format_address, split_endpoints
 from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape, encode_scrape_parts
+
+ANNOUNCE = Announce(InfoHash(bytes(20)), PeerId(bytes(20)), 1)
+LONG = ANNOUNCE._replace(compact=False)
 
 
 def long_peers(packed: bytes, size: int, ids: bytes, no_peer_id: bool) -> list[dict[str, object]]:
@@ -65,14 +68,14 @@ class TestEncoding:
     @given(replies(), st.booleans(), st.booleans())
     def test_a_reply_equals_bencodepys_encoding(self, reply: AnnounceReply, compact: bool, no_ids: bool) -> None:
         expected = bencodepy.encode(as_dictionary(reply, compact, no_ids))
-        assert encode_announce(reply, compact=compact, no_peer_id=no_ids) == expected
+        assert encode_announce(reply, ANNOUNCE._replace(compact=compact, no_peer_id=no_ids)) == expected
 
     def test_a_reply_without_peers_has_an_empty_peers_key(self) -> None:
         """T1"""
-        assert encode_announce(AnnounceReply(1800, 900, 1, 0, 3)) == (
+        assert encode_announce(AnnounceReply(1800, 900, 1, 0, 3), ANNOUNCE) == (
             b"d8:completei1e10:downloadedi3e10:incompletei0e8:intervali1800e12:min intervali900e5:peers0:e"
         )
-        assert b"5:peersle" in encode_announce(AnnounceReply(1800, 900, 1, 0, 3), compact=False)
+        assert b"5:peersle" in encode_announce(AnnounceReply(1800, 900, 1, 0, 3), LONG)
 
     def test_a_reply_with_every_optional_key(self) -> None:
         """T1: IPv6 peers are in peers6, and the keys are in order (BEP 7, 23, 24)."""
@@ -87,7 +90,7 @@ class TestEncoding:
             external_address=Address(b"\x08\x08\x04\x04"),
             warning="größer",
         )
-        assert encode_announce(reply) == (
+        assert encode_announce(reply, ANNOUNCE) == (
             b"d8:completei1e10:downloadedi3e11:external ip4:\x08\x08\x04\x0410:incompletei2e"
             b"8:intervali1800e12:min intervali900e5:peers6:\1\2\3\4\x1a\xe1"
             b"6:peers618:" + bytes(15) + b"\1\x1a\xe1" + b"15:warning message8:gr\xc3\xb6\xc3\x9fere"
@@ -101,15 +104,15 @@ class TestEncoding:
             peer_ids=b"a" * 20,
             peer_ids6=b"b" * 20,
         )
-        encoded = encode_announce(reply, compact=False)
+        encoded = encode_announce(reply, LONG)
         assert encoded.endswith(
             b"5:peersld2:ip7:1.2.3.47:peer id20:" + b"a" * 20 + b"4:porti6881ee"
             b"d2:ip3:::17:peer id20:" + b"b" * 20 + b"4:porti6881eeee"
         )
-        assert b"peer id" not in encode_announce(reply, compact=False, no_peer_id=True)
+        assert b"peer id" not in encode_announce(reply, LONG._replace(no_peer_id=True))
 
     def test_a_warning_with_an_unpaired_surrogate_is_sent(self) -> None:
-        assert encode_announce(AnnounceReply(1, 1, 0, 0, 0, warning="a\udc80")).endswith(b"2:a?e")
+        assert encode_announce(AnnounceReply(1, 1, 0, 0, 0, warning="a\udc80"), ANNOUNCE).endswith(b"2:a?e")
 
     def test_a_scrape_reply_has_four_counts_per_torrent(self) -> None:
         """T18: raw hashes in order, and zeros for unknown counts (BEP 48, BEP 21)."""

@@ -133,7 +133,7 @@ class TestAnnounce:
     @given(counts, counts, st.binary(max_size=60))
     def test_our_own_replies_are_parsed(self, seeders: int, leechers: int, peers: bytes) -> None:
         reply = AnnounceReply(1800, 900, seeders, leechers, 7, peers[: len(peers) // 6 * 6])
-        assert announced(http_reply.encode_announce(reply)) == reply
+        assert announced(http_reply.encode_announce(reply, Announce(HASH, PEER, 1))) == reply
 
 
 class TestFailures:

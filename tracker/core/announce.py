@@ -208,7 +208,8 @@ class Tracker:
             self._settle([(pending, refusal)], None)
         else:
             try:
-                self._submits[announce.info_hash[0]](self._to_update(pending), self._settle, pending)
+                update = self._to_update(pending)
+                self._submits[update[0][0]](update, self._settle, pending)
             except StoreUnavailable as error:
                 self._settle([(pending, error)], None)
         return True

@@ -8,7 +8,7 @@ in order here.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tracker.bittorrent import HASH_LENGTH, AnnounceReply, InfoHash, Reply, ScrapeFile, ScrapeReply
+from tracker.bittorrent import HASH_LENGTH, Announce, AnnounceReply, InfoHash, Reply, ScrapeFile, ScrapeReply
 from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.refusals import Refusal
 from tracker.wire.bencode import BencodeError, decode, encode
@@ -31,12 +31,12 @@ _MAX_COUNT = 2**31 - 1
 _PADDING = b" \t\r\n"
 
 
-def encode_announce(reply: Reply, *, compact: bool = True, no_peer_id: bool = False) -> bytes:
-    """The reply to an accepted announce, without optional keys that have no value. ``peers`` is present even when
-    empty, because rtorrent rejects a reply without it. The long form (``compact=0``) has the peers of both families in
-    one list."""
+def encode_announce(reply: Reply, announce: Announce) -> bytes:
+    """The reply to an accepted announce, in the form that it asks for, without optional keys that have no value.
+    ``peers`` is present even when empty, because rtorrent rejects a reply without it. The long form (``compact=0``) has
+    the peers of both families in one list."""
     interval, min_interval, seeders, leechers, completions, peers, peers6, _, _, address, warning = reply
-    if compact and address and not (peers6 or warning):
+    if announce.compact and address and not (peers6 or warning):
         return _COMMON_REPLY % (
             seeders,
             completions,
@@ -48,7 +48,7 @@ def encode_announce(reply: Reply, *, compact: bool = True, no_peer_id: bool = Fa
             len(peers),
             peers,
         )
-    return _encode_any(AnnounceReply(*reply), compact, no_peer_id)
+    return _encode_any(AnnounceReply(*reply), announce)
 
 
 _COMMON_REPLY = (
@@ -57,15 +57,15 @@ _COMMON_REPLY = (
 )
 
 
-def _encode_any(reply: AnnounceReply, compact: bool, no_peer_id: bool) -> bytes:
+def _encode_any(reply: AnnounceReply, announce: Announce) -> bytes:
     address = reply.external_address
     external = b"11:external ip%d:%b" % (len(address), address) if address else b""
-    if compact:
+    if announce.compact:
         peers = b"%d:%b" % (len(reply.peers), reply.peers)
         if reply.peers6:
             peers += b"6:peers6%d:%b" % (len(reply.peers6), reply.peers6)
     else:
-        peers = _long_form(reply, no_peer_id)
+        peers = _long_form(reply, announce.no_peer_id)
     body = b"d8:completei%de10:downloadedi%de%b10:incompletei%de8:intervali%de12:min intervali%de5:peers%b" % (
         reply.seeders,
         reply.completions,

@@ -71,7 +71,7 @@ class FastHttpServer:
         self.settings = handler.http
         _, self._reads_after, self._reads_parameter = handler.passkey_forms
         # Where a query may carry a passkey, a path alone does not tell whether the request has one.
-        self.open_path: Callable[[bytes], bool | None] = ({} if self._reads_parameter else _OPEN).get
+        self.open_paths: dict[bytes, bool] = {} if self._reads_parameter else _OPEN
         self._open = _OPEN | _OPEN_PHP if self._reads_parameter else _OPEN
         # aiohttp refuses longer requests.
         self.max_request_bytes = min(_MAX_REQUEST_BYTES, self.settings.max_request_line_bytes)
@@ -170,7 +170,7 @@ class FastHttpProtocol(asyncio.Protocol):
         if head is None or not query or len(data) > server.max_request_bytes:
             self._wait_or_hand_over(data)
             return
-        passkey, announcing = None, server.open_path(path)
+        passkey, announcing = None, server.open_paths.get(path)
         if announcing is None:
             if query.partition(_PARAMETER)[1] or (found := _BEFORE(path)) is None:  # `in` takes four times as long
                 route = server.find_route(path, query)
@@ -184,8 +184,9 @@ class FastHttpProtocol(asyncio.Protocol):
         if server.log_request is not None:
             self._began = "announce" if announcing else "scrape", time.perf_counter(), self._client
         try:
-            submit = self._submit_announce if announcing else self._submit_scrape
-            if not submit(query, head, passkey):
+            if not (
+                self._submit_announce(query, head, passkey) if announcing else self._submit_scrape(query, head, passkey)
+            ):
                 self._request = None
                 self._hand_over(data)
         except Refusal as error:
@@ -204,12 +205,13 @@ class FastHttpProtocol(asyncio.Protocol):
 
     def _submit_announce(self, query: bytes, head: ParsedHead, passkey: str | None) -> bool:
         """Passes an announce to the tracker; False when aiohttp's handler must do it."""
+        address, stated = self._client, None
         announce = parse_usual(query)
         if announce is None:
             if query.translate(None, VISIBLE):  # the two parsers of the port might read it differently
                 return False
             announce = parse_announce(query)
-        address, stated = self._client, announce.stated_address
+            stated = announce.stated_address
         if self._needs_head or stated is not None:
             announce = with_agent(announce, head.user_agent)
             handler = self._server.handler
@@ -235,7 +237,7 @@ class FastHttpProtocol(asyncio.Protocol):
         self._request = None
         try:
             if isinstance(reply, tuple):
-                body = encode_announce(reply, compact=request.compact, no_peer_id=request.no_peer_id)
+                body = encode_announce(reply, request)
             elif isinstance(reply, Refusal):
                 if isinstance(reply, SilentlyDropped) and not self._trusted:
                     self._pipe.abort()

@@ -136,7 +136,7 @@ class HttpHandler:
             reply = await self.tracker.announce(announce, passkey, address)
         except Refusal as error:
             return self._fail(request, error)
-        return Answer(encode_announce(reply, compact=announce.compact, no_peer_id=announce.no_peer_id))
+        return Answer(encode_announce(reply, announce))
 
     async def _scrape(self, request: Request, query: bytes, passkey: str | None) -> Answer:
         scrape = parse_scrape(query, self.max_scrape)
