@@ -11,7 +11,7 @@ from tests.waiting import in_background
 from tracker import __version__
 from tracker.errors import StartupError
 from tracker.store.client.connection import Connection, connect
-from tracker.store.layout import LAYOUT, Step, check_number, copied, upgrade, write_layout
+from tracker.store.layout import LAYOUT, Step, check_number, made_without_main, upgrade, write_layout
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shards
 from tracker.store.swarms.rules import SwarmRules
@@ -99,7 +99,7 @@ async def test_a_shard_of_another_store_is_refused(redis_url: str, prefix: str, 
     async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=4)) as store:
         await start(store)
         store.keep_checking_layout()
-        assert await copied(store.shards) is not None
+        await made_without_main(store.shards, prefix)
         shard = store.shards[2]
         if field == "secret":
             await store.redis.set(shard.keys.secret(), b"another")
@@ -108,7 +108,7 @@ async def test_a_shard_of_another_store_is_refused(redis_url: str, prefix: str, 
         with pytest.raises(StartupError, match=r"shard 2 has .* part of another store"):
             await start(store)
         with pytest.raises(StartupError, match="shard 2 has an"):
-            await copied(store.shards)
+            await made_without_main(store.shards, prefix)
         store.connection.set_unavailable(ConnectionError())
         assert not await store.connection.reconnect()
         assert store.connection.cause.startswith("shard 2 has ") and ":" not in store.connection.cause
@@ -119,8 +119,7 @@ async def test_a_copy_that_another_version_of_the_layout_has_written_is_the_same
     async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=4)) as store:
         await start(store)
         await store.redis.hset(store.shards[2].keys.layout(), "version", "1.99.0")
-        made = await copied(store.shards)
-        assert made is not None and made.secret == store.secret
+        assert (await made_without_main(store.shards, prefix)).secret == store.secret
 
 
 async def start(store: Store) -> None:
@@ -129,7 +128,7 @@ async def start(store: Store) -> None:
     await store.shards.gather(store.start_shard, store.shards.all)
 
 
-async def test_copies_of_another_number_of_shards_or_of_a_newer_version_are_refused(store: Store) -> None:
+async def test_copies_of_another_number_of_shards_or_of_a_newer_version_are_refused(store: Store, prefix: str) -> None:
     if not store.shards.others:
         return
     await start(store)
@@ -137,7 +136,7 @@ async def test_copies_of_another_number_of_shards_or_of_a_newer_version_are_refu
         for shard in store.shards:
             await store.redis.hset(shard.keys.layout(), field, value)
         with pytest.raises(StartupError, match=reason):
-            await copied(store.shards)
+            await made_without_main(store.shards, prefix)
         for shard in store.shards:
             await store.redis.hset(shard.keys.layout(), mapping={"shards": len(store.shards), "number": LAYOUT})
 

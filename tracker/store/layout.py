@@ -126,15 +126,6 @@ async def check_current(shards: Shards) -> None:
         _check_upgraded(await check_layout(shards))
 
 
-async def check_again(shards: Shards, shard: Shard, secret: bytes) -> None:
-    """The same for a running tracker that reaches a part of the store again, which may be empty now, another one, or
-    upgraded by a newer version. Raises StoreUnavailable."""
-    try:
-        await check_part(shards, shard, secret)
-    except StartupError as error:
-        raise StoreUnavailable(str(error)) from error
-
-
 async def check_part(shards: Shards, shard: Shard, secret: bytes) -> None:
     """Compares what a part of the store says with ``secret`` and this version's layout, and writes that where it says
     nothing. Raises StartupError and StoreUnavailable."""
@@ -160,17 +151,9 @@ def _differs(shard: Shard, what: str) -> StartupError:
     )
 
 
-async def copied(shards: Shards, known: int = LAYOUT) -> Layout | None:
+async def _agreed(shards: Shards) -> Layout | None:
     """What the available shards say instead of the main prefix; None if they say nothing. Raises StartupError if they
-    differ, or if this version cannot serve the store; and StoreUnavailable, also if the store is to be upgraded."""
-    made = await _agreed(shards, known)
-    if made is not None and (made.number != known or made.upgrading):
-        raise StoreUnavailable("the main store is unavailable, and the store needs it for an upgrade")
-    return made
-
-
-async def _agreed(shards: Shards, known: int) -> Layout | None:
-    """The same of a store that is to be upgraded, too."""
+    differ, or if this version cannot serve the store; and StoreUnavailable."""
     replies = await shards.several(
         lambda shard: (("HMGET", shard.keys.layout(), *_COPIED), ("GET", shard.keys.secret()))
     )
@@ -188,7 +171,7 @@ async def _agreed(shards: Shards, known: int) -> Layout | None:
             raise _differs(shard, f"another layout, number of shards or secret than shard {first.number}")
     if made.shards != len(shards):
         raise _wrong_number(made.shards)
-    return _known(made, known)
+    return _known(made, LAYOUT)
 
 
 def _copy(shard: Shard, row: Sequence[bytes | None], secret: bytes) -> Layout:
@@ -199,13 +182,16 @@ def _copy(shard: Shard, row: Sequence[bytes | None], secret: bytes) -> Layout:
 
 
 async def made_without_main(shards: Shards, prefix: str) -> Layout:
-    """The same of the store under ``prefix``. Raises StoreUnavailable too if no shard says anything."""
-    made, main = await copied(shards), shards.main.connection
+    """The same of the store under ``prefix``. Raises StoreUnavailable too if no shard says anything, or if the store is
+    to be upgraded."""
+    made, main = await _agreed(shards), shards.main.connection
     if made is None:
         await _check_other_numbers(main, prefix, len(shards))
         raise StoreUnavailable(
             f"the main store, at {main.master}, is unavailable ({main.cause}), and no shard has a copy of its layout"
         )
+    if made.number != LAYOUT or made.upgrading:
+        raise StoreUnavailable("the main store is unavailable, and the store needs it for an upgrade")
     return made
 
 
@@ -230,7 +216,7 @@ async def restore_main(shards: Shards) -> None:
     if not shards.others or await _read(shards) is not None:
         return
     try:
-        made = await _agreed(shards, LAYOUT)
+        made = await _agreed(shards)
     except StoreUnavailable:
         return
     if made is not None:
@@ -254,7 +240,15 @@ async def upgrade(
     first = await check_layout(shards, known)
     if first.number == known:
         return ""
-    await _wait_until_alone(shards, clock, first.number, known)
+    beats = await heartbeats(shards)
+    # A tracker that was stopped just now has left a fresh heartbeat, which one that runs renews.
+    while any(abs(clock() - beat) < ALIVE_SECONDS for beat in await heartbeats(shards)):
+        if await heartbeats(shards) != beats:
+            raise StartupError(
+                f"a tracker of an older version runs on the store, whose layout is to be upgraded from {first.number} "
+                f"to {known}: stop all trackers first"
+            )
+        await asyncio.sleep(_POLL_SECONDS)
     lease = Lease(shards.main.scripts, "layout", "", _LEASE_SECONDS, clock)
     while not await lease.hold():
         log.info("waiting for another tracker, which upgrades the store")
@@ -279,18 +273,6 @@ async def _run(shards: Shards, step: Step, position: str, lease: Lease) -> None:
             await _write(shards.main, position=reached)
     await write_layout(shards, step.to)
     log.warning("upgraded the store", layout=step.to)
-
-
-async def _wait_until_alone(shards: Shards, clock: Callable[[], float], before: int, known: int) -> None:
-    """A tracker that was stopped just now has left a fresh heartbeat, which one that runs renews."""
-    first = await heartbeats(shards)
-    while any(abs(clock() - beat) < ALIVE_SECONDS for beat in await heartbeats(shards)):
-        if await heartbeats(shards) != first:
-            raise StartupError(
-                f"a tracker of an older version runs on the store, whose layout is to be upgraded from {before} to "
-                f"{known}: stop all trackers first"
-            )
-        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def heartbeats(shards: Shards) -> list[int]:

@@ -25,7 +25,6 @@ from tracker.store.changes.webhooks import Webhooks
 from tracker.store.client.connection import Connection
 from tracker.store.layout import (
     Layout,
-    check_again,
     check_current,
     check_number,
     check_part,
@@ -200,10 +199,14 @@ class Store(UserParts):
         return await made_without_main(self.shards, self._prefix)
 
     def keep_checking_layout(self) -> None:
-        """Checks each part again whenever it returns: it may be empty then, or upgraded by a newer tracker."""
+        """Checks each part again whenever it returns: it may be empty then, another one, or upgraded by a newer
+        tracker."""
 
         async def check(shard: Shard) -> None:
-            await check_again(self.shards, shard, self.secret)
+            try:
+                await check_part(self.shards, shard, self.secret)
+            except StartupError as error:
+                raise StoreUnavailable(str(error)) from error
 
         for shard in self.shards.all:
             shard.connection.on_reconnect(partial(check, shard))

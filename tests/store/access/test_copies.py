@@ -12,7 +12,7 @@ from tests.store.sharding.harness import SHARDS, apart
 from tracker.bittorrent import PeerId
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.access.copies import restore_access
-from tracker.store.layout import check_again, made_without_main
+from tracker.store.layout import check_part, made_without_main
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.multipliers import rule_change
 from tracker.store.sharding.shards import Shard, Shards
@@ -161,12 +161,12 @@ async def test_copies_stay_while_too_few_shards_answer_to_restore_an_empty_main_
     lose(list(store.shards)[2:])
     await store.copy_access(store.shards.others)
     with pytest.raises(StoreUnavailable, match="too few shards answer"):
-        await check_again(store.shards, store.shards.main, store.secret)
+        await check_part(store.shards, store.shards.main, store.secret)
     assert await keys_in(store, store.shards[0]) == before
     assert not await store.redis.exists(store.keys.layout(), store.keys.secret())
     for shard in store.shards:
         shard.connection.unavailable = False
-    await check_again(store.shards, store.shards.main, store.secret)
+    await check_part(store.shards, store.shards.main, store.secret)
     assert await store.tokens.verify(text)
 
 
