@@ -9,7 +9,6 @@ import asyncio
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from redis.exceptions import OutOfMemoryError
@@ -128,7 +127,10 @@ class Listing(ABC, Generic[_Filter, _Row]):
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
         self._lists = asyncio.Semaphore(LISTS_AT_ONCE)
-        self._rank_walks = {shard: _RankWalk(shard, self.kind, partial(self._rank, shard)) for shard in shards}
+        self._cursors = dict.fromkeys(shards, b"0")
+        """Where ``rank`` goes on in each shard. Each process keeps its own."""
+        self._ranks_all = dict.fromkeys(shards, False)
+        """Whether a walk from there on ranks all of a shard."""
 
     async def filtered(self, wanted: _Filter, cursor: str = "", count: int = 100) -> ListPage[_Row]:
         """Returns at most ``count`` rows that fit. Raises ClientError for an invalid cursor. A page may be short before
@@ -259,12 +261,33 @@ class Listing(ABC, Generic[_Filter, _Row]):
         """Ranks the next rows, about ``number`` of them; all of a shard if ``all_of_them``, or if its indexes are
         incomplete. False if a shard is out of memory: the next call goes on there."""
         has_room = True
-        for shard, walk in self._rank_walks.items():
+        for shard in self._shards:
             try:
-                has_room &= await walk.go_on(number // len(self._shards), pause, ranks_all=all_of_them)
+                await self._rank_some(shard, number // len(self._shards), pause, ranks_all=all_of_them)
+                self._ranks_all[shard] = False
+            except OutOfMemoryError:
+                has_room = False
             except StoreUnavailable as error:
+                self._ranks_all[shard] = False  # another server may take over, which reads a cursor differently
                 self._shards.leave_out([shard.number], error)
         return has_room
+
+    async def _rank_some(self, shard: Shard, most: int, pause: Pause, *, ranks_all: bool) -> None:
+        indexed, visited, timer = shard.keys.indexed(), 0, asyncio.get_running_loop().time
+        known = await shard.connection.command("HGET", indexed, self.kind)
+        ranks_all = ranks_all or known != INDEXES
+        if ranks_all and not self._ranks_all[shard]:
+            self._cursors[shard] = b"0"
+        self._ranks_all[shard] = ranks_all
+        while ranks_all or visited < most:
+            began = timer()
+            self._cursors[shard], ranked = await self._rank(shard, self._cursors[shard])
+            visited += ranked
+            if self._cursors[shard] == b"0":
+                break
+            await pause(PAUSES * (timer() - began))
+        if ranks_all:
+            await shard.connection.command("HSET", indexed, self.kind, INDEXES)
 
     # What differs between users and torrents
 
@@ -286,40 +309,3 @@ class Listing(ABC, Generic[_Filter, _Row]):
     @abstractmethod
     async def _rank(self, shard: Shard, cursor: bytes) -> tuple[bytes, int]:
         """Ranks some rows. Returns the next cursor and how many there were."""
-
-
-class _RankWalk:
-    """Ranks what a shard has for lists, page after page. Each process keeps its own position. ``rank`` ranks a page
-    from a cursor on, and returns the next cursor and how many it visited. ``name``: the field of `indexed`."""
-
-    def __init__(self, shard: Shard, name: str, rank: Callable[[bytes], Awaitable[tuple[bytes, int]]]) -> None:
-        self._connection, self._indexed = shard.connection, shard.keys.indexed()
-        self._name, self._rank = name, rank
-        self._cursor, self._ranks_all = b"0", False
-
-    async def go_on(self, most: int, pause: Pause, *, ranks_all: bool) -> bool:
-        """Ranks about ``most``, or all, also if the indexes are incomplete. If the store is out of memory, returns
-        False, and the next call goes on there. Raises StoreUnavailable."""
-        visited, timer = 0, asyncio.get_running_loop().time
-        try:
-            known = await self._connection.command("HGET", self._indexed, self._name)
-            ranks_all = ranks_all or known != INDEXES
-            if ranks_all and not self._ranks_all:
-                self._cursor = b"0"
-            self._ranks_all = ranks_all
-            while ranks_all or visited < most:
-                began = timer()
-                self._cursor, ranked = await self._rank(self._cursor)
-                visited += ranked
-                if self._cursor == b"0":
-                    break
-                await pause(PAUSES * (timer() - began))
-            if ranks_all:
-                await self._connection.command("HSET", self._indexed, self._name, INDEXES)
-        except OutOfMemoryError:
-            return False
-        except StoreUnavailable:
-            self._ranks_all = False  # another server may take over, which reads a cursor differently
-            raise
-        self._ranks_all = False
-        return True
