@@ -7,11 +7,9 @@ from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import DHT_LOOKUP, REPROCESS, REPROCESS_RETRIES, Enqueued
-from tracker.store.schema.record import Field
+from tracker.store.schema.record import MAX_EXACT, Field
 from tracker.store.store import Store
 
-MAX_INTEGER = 2**53 - 1
-"""The largest integer that is exact in JSON and in the store's scripts."""
 FEED_OFF = "the change feed is off: set TRACKER_CHANGES__MAX_ENTRIES"
 
 
@@ -40,8 +38,8 @@ async def rescore(
     for low, high in ((min_score, max_score), (min_seeders, max_seeders)):
         if low is not None and high is not None and low > high:
             raise ClientError("a minimum exceeds its maximum")
-    if any(number is not None and not 0 <= number <= MAX_INTEGER for number in (min_seeders, max_seeders)):
-        raise ClientError(f"a number of seeders is 0 to {MAX_INTEGER}")
+    if any(number is not None and not 0 <= number <= MAX_EXACT for number in (min_seeders, max_seeders)):
+        raise ClientError(f"a number of seeders is 0 to {MAX_EXACT}")
     filters = {"min_score": min_score, "max_score": max_score, "min_seeders": min_seeders, "max_seeders": max_seeders}
     payload = {name: value for name, value in filters.items() if value is not None}
     try:

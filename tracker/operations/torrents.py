@@ -292,15 +292,14 @@ async def find_torrents(
 ) -> ListPage[Torrent]:
     """At most ``count`` torrents that fit and match ``text``. A page may be short before the end. Without a filter, the
     text may also be the start of an info hash. Raises ClientError for an invalid cursor."""
-    if not text and not wanted.is_selective:
-        place = _PLACE.fullmatch(cursor or "f0")
-        if place is None:
-            raise ClientError("invalid cursor")
-        return await store.torrent_listing.page(wanted, int(place[1]), count)
-    if text and not wanted.is_selective:
-        after, found = await store.torrents.search(text, count, cursor)
-        return ListPage(after, found)
-    return await store.torrent_listing.filtered(replace(wanted, name=text), cursor, count)
+    if wanted.is_selective:
+        return await store.torrent_listing.filtered(replace(wanted, name=text), cursor, count)
+    if text:
+        return ListPage(*await store.torrents.search(text, count, cursor))
+    place = _PLACE.fullmatch(cursor or "f0")
+    if place is None:
+        raise ClientError("invalid cursor")
+    return await store.torrent_listing.page(wanted, int(place[1]), count)
 
 
 async def listed_torrents(

@@ -43,9 +43,14 @@ def usable_memory(root: Path = Path("/")) -> int:
 
 
 def _cgroup_limits(root: Path) -> list[int]:
-    """The limits of this process's groups and their parents, as far as a container can see them."""
+    """The limits of this process's groups, in lines ``number:controllers:path``, and of their parents, as far as a
+    container can see them."""
     mounted, found = root / "sys/fs/cgroup", []
-    for controllers, group in _groups(root / "proc/self/cgroup"):
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    for controllers, group in (line.split(":", 2)[1:] for line in lines if line.count(":") > 1 and ".." not in line):
         if controllers == "":
             top, name = mounted, "memory.max"
         elif "memory" in controllers.split(","):
@@ -57,16 +62,6 @@ def _cgroup_limits(root: Path) -> list[int]:
             if place == top or top in place.parents:
                 found += _limit(place / name)
     return found
-
-
-def _groups(path: Path) -> list[tuple[str, str]]:
-    """(controllers, path) of each line ``number:controllers:path``."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    parts = [line.split(":", 2) for line in lines]
-    return [(part[1], part[2]) for part in parts if len(part) == 3 and ".." not in part[2]]
 
 
 def _limit(path: Path) -> list[int]:

@@ -18,7 +18,7 @@ def test_nodes_are_read_with_their_roles_slots_and_failures() -> None:
     assert nodes["b2"].address == ("::1", 7002) and nodes["b2"].failing
     assert nodes["c3"].slots == ((10923, 16382), (16383, 16383)) and not nodes["c3"].failing
     assert nodes["d4"].primary_id == "c3" and nodes["e5"].address == ("10.0.0.9", 7005)
-    assert [node.node_id for node in nodes.values() if node.is_primary] == ["a1", "b2", "c3"]
+    assert [node.node_id for node in nodes.values() if node.slots and not node.primary_id] == ["a1", "b2", "c3"]
 
 
 def test_there_is_no_majority_if_no_node_reaches_more_than_half_of_the_primaries() -> None:

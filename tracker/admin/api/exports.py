@@ -29,10 +29,9 @@ from tracker.admin.api.users import UserRow
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.operations.export import csv_lines, json_lines
-from tracker.operations.service import MAX_INTEGER
 from tracker.store.access.audit import COLUMNS
 from tracker.store.changes.changes import Change
-from tracker.store.schema.record import shown
+from tracker.store.schema.record import MAX_EXACT, shown
 from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.swarms import all_peers
 from tracker.store.users.history import History
@@ -52,7 +51,7 @@ PAGE = 100
 """Rows that are read at a time. The event loop is held for about a millisecond."""
 _CURSOR = "`next_cursor` of the last line of the export before."
 Limit = Annotated[
-    int, Field(ge=1, le=MAX_INTEGER, description="About how many rows the export has."), BeforeValidator(number)
+    int, Field(ge=1, le=MAX_EXACT, description="About how many rows the export has."), BeforeValidator(number)
 ]
 
 Read = Callable[[str, int], Awaitable[Part]]

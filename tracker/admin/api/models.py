@@ -13,7 +13,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from tracker.admin.api.contract import Body, Query, Reply
 from tracker.admin.api.reading import first_error
 from tracker.errors import ClientError
-from tracker.operations.service import MAX_INTEGER
 from tracker.store.schema import record as records
 from tracker.store.schema.multipliers import (
     MAX_END,
@@ -23,6 +22,7 @@ from tracker.store.schema.multipliers import (
     RULE,
     multiplier_text,
 )
+from tracker.store.schema.record import MAX_EXACT
 from tracker.store.torrents.records import LABEL, MAX_LABELS
 from tracker.store.torrents.torrents import MAX_OWN_ID
 
@@ -156,11 +156,11 @@ OwnIdValue = Annotated[_OwnIdText, BeforeValidator(_digits_of, json_schema_input
 
 
 # The bounds precede the validator: after it, pydantic checks them but leaves them out of the schema.
-Whole = Annotated[int, Field(ge=0, le=MAX_INTEGER), BeforeValidator(number)]
+Whole = Annotated[int, Field(ge=0, le=MAX_EXACT), BeforeValidator(number)]
 """A number in a query string."""
 Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(number)]
 Cursor = Annotated[int, Field(ge=0, le=2**64 - 1), BeforeValidator(number)]
-Count = Annotated[int, Field(ge=0, le=MAX_INTEGER), BeforeValidator(_integral)]
+Count = Annotated[int, Field(ge=0, le=MAX_EXACT), BeforeValidator(_integral)]
 """A number in JSON."""
 End = Annotated[
     int,
@@ -191,7 +191,7 @@ class Paged(Query):
     @property
     def offset(self) -> int:
         """Of an ordered list: how many items to skip."""
-        return min(self.cursor, MAX_INTEGER)
+        return min(self.cursor, MAX_EXACT)
 
 
 class Items(Reply, Generic[T]):
@@ -219,7 +219,7 @@ class Page(Items[T], Generic[T]):
         """A page of an ordered list. Without a total, a full page may be followed by an empty one."""
         after = query.offset + query.limit
         more = len(items) >= query.limit if total is None else after < total
-        return cls.scan(after if more and after <= MAX_INTEGER else 0, items, total, **others)
+        return cls.scan(after if more and after <= MAX_EXACT else 0, items, total, **others)
 
     @classmethod
     def scan(cls, after: int, items: list[T], total: int | None = None, **others: Any) -> Self:

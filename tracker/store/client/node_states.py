@@ -28,11 +28,6 @@ class NodeState:
     linked: bool = False
     """Whether a replica is connected to its primary."""
 
-    @property
-    def is_primary(self) -> bool:
-        """Whether it decides with others."""
-        return bool(self.slots) and not self.primary_id
-
 
 def parse_nodes(reply: str, asked_host: str) -> list[NodeState]:
     """The reply to CLUSTER NODES. A node that does not know its own host leaves it out: it is the one asked."""
@@ -63,7 +58,7 @@ def no_majority(views: Iterable[Sequence[NodeState]]) -> str:
     them says of all."""
     counts = []
     for view in views:
-        primaries = [node for node in view if node.is_primary]
+        primaries = [node for node in view if node.slots and not node.primary_id]  # these decide with each other
         counts.append((sum(not node.failing for node in primaries), len(primaries)))
     answering, primaries_known = max(counts, default=(0, 0))
     if 2 * answering > primaries_known or not primaries_known:

@@ -32,25 +32,21 @@ from tracker.store.sharding.shards import Shard, grouped, in_parts, scan_togethe
 from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.users.sums import SUMMED
 
-_READ: dict[str, tuple[str, tuple[Argument, ...]]] = {
-    "STRING": ("GET", ()),
-    "HASH": ("HGETALL", ()),
-    "SET": ("SMEMBERS", ()),
-    "LIST": ("LRANGE", (0, -1)),
-    "ZSET": ("ZRANGE", (0, -1, "WITHSCORES")),
-    "STREAM": ("XRANGE", ("-", "+")),
+_READ: dict[str, tuple[str, *tuple[Argument, ...]]] = {
+    "STRING": ("GET",),
+    "HASH": ("HGETALL",),
+    "SET": ("SMEMBERS",),
+    "LIST": ("LRANGE", 0, -1),
+    "ZSET": ("ZRANGE", 0, -1, "WITHSCORES"),
+    "STREAM": ("XRANGE", "-", "+"),
 }
+"""By type, the command that reads a whole key; the key comes after its first word."""
 _MAX_WORDS = 2000
 """Words in one command, an even number."""
 
 
-def read_command(type: str, key: bytes) -> tuple[Argument, ...]:
-    name, how = _READ[type]
-    return (name, key, *how)
-
-
 def write_commands(type: str, key: bytes, value: Any) -> Iterator[tuple[Argument, ...]]:
-    """Write what ``read_command`` has read in place of what there is."""
+    """Write what a command of ``_READ`` has read in place of what there is."""
     if value is None:  # it has expired
         return
     yield ("UNLINK", key)
@@ -153,8 +149,8 @@ class Copying:
     async def _write(self, found: Sequence[Found], targets: Sequence[Shard]) -> None:
         reads: list[Command] = []
         for each in found:
-            read = read_command(each.row.type, each.key) if self._by_value else ("DUMP", each.key)
-            reads += ((each.part, ("PEXPIRETIME", each.key)), (each.part, read))
+            name, *how = _READ[each.row.type] if self._by_value else ("DUMP",)
+            reads += ((each.part, ("PEXPIRETIME", each.key)), (each.part, (name, each.key, *how)))
         replies = await self._source.send(reads)
         writes: list[Command] = []
         for each, target, ends, value in zip(found, targets, replies[::2], replies[1::2], strict=True):

@@ -23,7 +23,11 @@ async def write_joined(source: Parts, target: Parts) -> None:
     """Writes them all; what a call before has written is replaced."""
     await _write_numbers(source, target)
     await _write_totals(source, target)
-    await _write_forgotten(source, target)
+    forgotten = Counter[bytes]()
+    for row in await _read(source, "unique:forgotten", "HGETALL"):
+        forgotten.update(dict(zip(row[::2], map(whole, row[1::2]), strict=True)))
+    if forgotten:
+        await target.send([(target.main, ("HSET", target.main.keys.unique_forgotten(), *flattened(forgotten)))])
     await _join_outbox(source, target)
     # A deletion that was interrupted goes on in all shards.
     if users := {user for row in await _read(source, "deleting", "SMEMBERS") for user in row}:
@@ -34,7 +38,12 @@ async def write_joined(source: Parts, target: Parts) -> None:
         await target.store.reapings[shard].check_totals()
     for part in target.shards:
         await _count_addresses(target, part)
-    await _copy_to_shards(target)
+    for name in ("secret", "upload_multiplier", "download_multiplier", "groups"):
+        (value,) = await target.send([(target.main, ("GET", f"{target.main.keys.prefix}{name}"))])
+        if value is not None:
+            await target.send([(part, ("SET", f"{part.keys.prefix}{name}", value)) for part in target.others])
+    for shard in target.others:
+        await target.store.user_copies.copy_to(shard)
 
 
 async def _read(parts: Parts, name: str, command: str = "GET", *how: Argument) -> list[Any]:
@@ -82,14 +91,6 @@ async def _write_totals(source: Parts, target: Parts) -> None:
         if any(value is not None for value in values) and figure not in ("seeders", "leechers"):
             total = sum(map(whole, values))
             await target.send([(target.main, ("SET", f"{target.main.keys.prefix}{name}", total))])
-
-
-async def _write_forgotten(source: Parts, target: Parts) -> None:
-    forgotten = Counter[bytes]()
-    for row in await _read(source, "unique:forgotten", "HGETALL"):
-        forgotten.update(dict(zip(row[::2], map(whole, row[1::2]), strict=True)))
-    if forgotten:
-        await target.send([(target.main, ("HSET", target.main.keys.unique_forgotten(), *flattened(forgotten)))])
 
 
 async def _join_outbox(source: Parts, target: Parts) -> None:
@@ -142,16 +143,6 @@ async def _count_addresses(target: Parts, part: Shard) -> None:
         await target.send(
             [(part, ("HINCRBY", part.keys.addresses(), network, by)) for network, by in counts.items() if by]
         )
-
-
-async def _copy_to_shards(target: Parts) -> None:
-    """Gives the shards copies of what is under the main prefix."""
-    for name in ("secret", "upload_multiplier", "download_multiplier", "groups"):
-        (value,) = await target.send([(target.main, ("GET", f"{target.main.keys.prefix}{name}"))])
-        if value is not None:
-            await target.send([(part, ("SET", f"{part.keys.prefix}{name}", value)) for part in target.others])
-    for shard in target.others:
-        await target.store.user_copies.copy_to(shard)
 
 
 async def copy_feed(source: Parts, target: Parts) -> None:

@@ -102,6 +102,7 @@ class Reshard:
 
     def __post_init__(self) -> None:
         self._state = self._target.main.keys.reshard()
+        self._name_of_source = f"{self._source.main.keys.prefix} {len(self._source.shards)}"
 
     async def check(self) -> None:
         """Raises ClientError unless no tracker runs, and the target is empty or was begun from this source."""
@@ -113,13 +114,10 @@ class Reshard:
             used = [(part, ("EXISTS", *(f"{part.keys.prefix}{name}" for name in _USED))) for part in target.all]
             if await target.number_written() not in (None, len(target.shards)) or any(await target.send(used)):
                 raise ClientError("the new store is in use already: choose another server or prefix")
-        if state and state.get("source") != self._name_of_source():
+        if state and state.get("source") != self._name_of_source:
             raise ClientError(
                 "the new store was begun from another one: delete its keys, or choose another server or prefix"
             )
-
-    def _name_of_source(self) -> str:
-        return f"{self._source.main.keys.prefix} {len(self._source.shards)}"
 
     async def _read_state(self) -> dict[str, str]:
         (row,) = await self._target.send([(self._target.main, ("HGETALL", self._state))])
@@ -139,7 +137,7 @@ class Reshard:
             await self._target.delete()
             state = {}
         if not state:
-            state = {"source": self._name_of_source(), "runs": runs, "beats": beats}
+            state = {"source": self._name_of_source, "runs": runs, "beats": beats}
             await self._save(state)
         read = int(state.get("read", 0))
         if state.get("copied") != "1":
