@@ -3,10 +3,10 @@
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pydantic import SecretStr
@@ -15,7 +15,7 @@ from loadtest.geoip_databases import make_city, make_country
 from loadtest.servers import Server
 from tests.store.harness import update
 from tests.waiting import in_background
-from tracker.doctor import DoctorContext, Finding
+from tracker.doctor import Finding
 from tracker.doctor.checks import run_checks
 from tracker.doctor.server_checks import check_disk, check_info
 from tracker.doctor.settings_checks import check_geoip, check_settings, is_public
@@ -27,6 +27,7 @@ from tracker.settings.public import AnnounceSettings, HttpSettings
 from tracker.settings.site import AdminSettings
 from tracker.settings.store import RedisSettings
 from tracker.store.client.server_info import bytes_in, read_info
+from tracker.store.store import Store
 from tracker.store.work.projects import KEPT_LOG
 from tracker.store.work.records import Project
 from tracker.wire.endpoint import pack_address, pack_endpoint
@@ -35,15 +36,20 @@ StartServer = Callable[..., Server]
 LOCAL = HttpSettings(listen=("127.0.0.1:0",))
 
 
+class Context(NamedTuple):
+    store: Store
+    settings: Settings
+
+
 @asynccontextmanager
-async def context_at(url: str, prefix: str = "t:") -> AsyncIterator[DoctorContext]:
+async def context_at(url: str, prefix: str = "t:") -> AsyncIterator[Context]:
     settings = Settings(redis=RedisSettings(url=SecretStr(url), prefix=prefix), http=LOCAL)
     async with open_store(settings) as store:
-        yield DoctorContext(store, settings, time.time)
+        yield Context(store, settings)
 
 
-async def findings(context: DoctorContext) -> dict[str, Finding]:
-    return {finding.subject: finding async for finding in run_checks(context)}
+async def findings(context: Context) -> dict[str, Finding]:
+    return {finding.subject: finding async for finding in run_checks(*context)}
 
 
 @pytest.mark.parametrize("binary", ["valkey", "system"])
@@ -137,8 +143,8 @@ async def test_what_a_proxy_does_wrong_has_a_line_for_an_hour(redis_url: str, pr
         await context.store.counters.flush()
         found = (await findings(context))["proxy"]
         assert found.level == "warning" and found.text == f"3 requests in an hour: {fault}"
-        later = replace(context, clock=lambda: time.time() + 4000)
-        assert "proxy" not in await findings(later)
+        context.store.clock = lambda: time.time() + 4000
+        assert "proxy" not in await findings(context)
 
 
 async def test_a_proxy_that_is_not_trusted_is_guessed_by_the_ports_of_its_address(redis_url: str, prefix: str) -> None:
@@ -162,10 +168,10 @@ async def test_a_proxy_that_is_not_trusted_is_guessed_by_the_ports_of_its_addres
 
 async def test_a_clock_difference_is_wrong(redis_url: str, prefix: str) -> None:
     async with context_at(redis_url, prefix) as context:
-        slow = replace(context, clock=lambda: time.time() - 3)
-        fast = replace(context, clock=lambda: time.time() + 3)
-        near = replace(context, clock=lambda: time.time() + 1)
-        clocks = [(await findings(each))["clock"] for each in (slow, fast, near)]
+        clocks = []
+        for difference in (-3, 3, 1):
+            context.store.clock = partial(lambda seconds: time.time() + seconds, difference)
+            clocks.append((await findings(context))["clock"])
     assert [clock.level for clock in clocks] == ["wrong", "wrong", "ok"]
     assert "ahead of" in clocks[0].text and "behind" in clocks[1].text
 
@@ -190,7 +196,7 @@ async def test_nearly_full_memory_warns_of_skipped_unique_users(start_server: St
         assert found.level == "warning" and "% of maxmemory is used" in found.text
         assert "TRACKER_UNIQUES__MODE=hyperloglog" in found.remedy
         for uniques in (UniqueSettings(mode="hyperloglog"), UniqueSettings(enabled=False)):
-            other = replace(context, settings=context.settings.model_copy(update={"uniques": uniques}))
+            other = context._replace(settings=context.settings.model_copy(update={"uniques": uniques}))
             assert "unique users" not in await findings(other)
         await context.store.connection.command("CONFIG", "SET", "maxmemory", used * 10)
         assert "unique users" not in await findings(context)
@@ -220,7 +226,7 @@ async def test_projects_that_need_probes_are_a_warning_while_there_are_none(redi
         assert found.level == "warning" and found.text.endswith("project b, c")
         assert "TRACKER_PROBE__ENABLED=true" in found.remedy
         enabled = context.settings.model_copy(update={"probe": ProbeSettings(enabled=True)})
-        assert "work probes" not in await findings(replace(context, settings=enabled))
+        assert "work probes" not in await findings(context._replace(settings=enabled))
 
 
 async def test_logs_that_are_not_drained_are_a_warning(redis_url: str, prefix: str) -> None:
@@ -241,7 +247,7 @@ async def test_logs_that_are_not_drained_are_a_warning(redis_url: str, prefix: s
         assert found.remedy.endswith(f"XGROUP DESTROY {prefix}w:p5:log drain")
 
 
-async def fill_log(context: DoctorContext, project: str, count: int) -> None:
+async def fill_log(context: Context, project: str, count: int) -> None:
     fill = "for i = 1, ARGV[1] do redis.call('XADD', KEYS[1], '1-' .. i, 'item', i) end"
     await context.store.connection.command("EVAL", fill, 1, context.store.keys.work_log(project), count)
 
@@ -377,7 +383,7 @@ def test_an_unusable_geoip_database_is_wrong_and_none_is_ok(tmp_path: Path) -> N
 async def test_the_private_store_passes_every_check(tmp_path: Path) -> None:
     settings = Settings.model_validate({"data": {"directory": tmp_path / "data"}, "http": LOCAL})
     async with open_store(settings) as store:
-        context = DoctorContext(store, settings, time.time)
+        context = Context(store, settings)
         assert {finding.level for finding in (await findings(context)).values()} == {"ok"}
 
 

@@ -1,13 +1,11 @@
 """The doctor's checks of sentinels and replicas."""
 
-import time
-
 import pytest
 from pydantic import SecretStr
 
 from loadtest.cluster import cluster
 from loadtest.sentinels import failover
-from tracker.doctor import DoctorContext, Finding
+from tracker.doctor import Finding
 from tracker.doctor.checks import run_checks
 from tracker.doctor.server_checks import check_isolation, check_replicas, check_required
 from tracker.runtime.store import open_store
@@ -22,8 +20,7 @@ async def findings(url: str, prefix: str = "t:") -> dict[str, Finding]:
     redis = RedisSettings(url=SecretStr(url), prefix=prefix, connect_timeout_seconds=5)
     settings = Settings(redis=redis, http=HttpSettings(listen=("127.0.0.1:0",)))
     async with open_store(settings) as store:
-        context = DoctorContext(store, settings, time.time)
-        return {finding.subject: finding async for finding in run_checks(context)}
+        return {finding.subject: finding async for finding in run_checks(store, settings)}
 
 
 async def test_disagreeing_sentinels_and_missing_replicas_are_reported() -> None:
@@ -186,7 +183,7 @@ async def every_finding(url: str) -> list[Finding]:
     redis = RedisSettings(url=SecretStr(url), shards=4, connect_timeout_seconds=5)
     settings = Settings(redis=redis, http=HttpSettings(listen=("127.0.0.1:0",)))
     async with open_store(settings, checked=False) as store:
-        return [finding async for finding in run_checks(DoctorContext(store, settings, time.time))]
+        return [finding async for finding in run_checks(store, settings)]
 
 
 def texts(found: list[Finding], subject: str, level: str) -> str:

@@ -1,23 +1,11 @@
-"""``tracker doctor``: its checks; here is what they read, and the result of one."""
+"""``tracker doctor``: its checks; here is the result of one."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tracker.settings.model import Settings
 from tracker.store.schema.record import Field
-from tracker.store.store import Store
 
 Level = Literal["ok", "warning", "wrong"]
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorContext:
-    """What the checks read. ``clock`` gives epoch seconds, like the tracker's."""
-
-    store: Store
-    settings: Settings
-    clock: Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)

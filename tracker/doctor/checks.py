@@ -6,17 +6,17 @@ command (by its access list), that is a finding too, and the other checks contin
 
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 from redis.exceptions import RedisError, ResponseError
 
 from tracker.bittorrent import is_routable
-from tracker.doctor import DoctorContext, Finding, ago
+from tracker.doctor import Finding, ago
 from tracker.doctor.server_checks import (
     HEARTBEAT_SECONDS,
     check_members,
+    check_node,
     check_nodes,
-    check_server,
     heartbeat_age,
     remedy_for,
 )
@@ -37,6 +37,7 @@ from tracker.refusals import (
     UPGRADE_MISSING,
 )
 from tracker.settings.model import Settings
+from tracker.store.store import Store
 from tracker.store.work.log import GROUP
 from tracker.store.work.projects import KEPT_LOG
 from tracker.store.work.verification import asks_for_probes
@@ -49,24 +50,40 @@ _PINGS = 5
 _RECENT_SECONDS, _SLICE_SECONDS = 3600, 300
 
 
-async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
+async def run_checks(store: Store, settings: Settings) -> AsyncIterator[Finding]:
     """Yields findings as they are made. What needs a part of the store that is unavailable is left out, and named at
     the end of the checks of the store."""
     skipped: list[str] = []
-    async for finding in check_members(context.store):
+    checks: dict[str, AsyncIterator[Finding]] = {
+        "layout": _layout(store),
+        "server": check_node(store.connection, store, settings),
+        "settings of other nodes": check_nodes(store, settings),
+        "writes": _writes(store),
+        "scripts": _scripts(store),
+        "expiry events": _channels(store),
+        "latency": _latency(store, settings),
+        "heartbeat": _heartbeat(store),
+        "counts": _repairs(store),
+        "proxies": _proxies(store),
+        "addresses of peers": _missing_proxy(store),
+        "work": _work(store, settings),
+        "DHT": check_dht_node(store.dht_nodes, settings, store.clock()),
+        "site": check_site(store, settings),
+    }
+    async for finding in check_members(store):
         yield finding
-    for what, check in _CHECKS.items():
+    for what, check in checks.items():
         try:
-            async for finding in check(context):
+            async for finding in check:
                 yield finding
         except StoreUnavailable:
             skipped.append(what)
         except RedisError as error:
             yield Finding("wrong", what, f"the store forbids the check ({error})", _REMEDIES["no permission"])
     if skipped:
-        text = f"{context.store.connection.cause or 'the store refuses work'}; not checked: {', '.join(skipped)}"
-        yield Finding("wrong", "main store", text, remedy_for(context.store))
-    for finding in check_without_store(context.settings, context.clock()):
+        text = f"{store.connection.cause or 'the store refuses work'}; not checked: {', '.join(skipped)}"
+        yield Finding("wrong", "main store", text, remedy_for(store))
+    for finding in check_without_store(settings, store.clock()):
         yield finding
 
 
@@ -75,9 +92,9 @@ def check_without_store(settings: Settings, now: float) -> Iterator[Finding]:
     yield from (*check_settings(settings), *check_dht_settings(settings), *check_udp(settings))
 
 
-async def _layout(context: DoctorContext) -> AsyncIterator[Finding]:
+async def _layout(store: Store) -> AsyncIterator[Finding]:
     try:
-        await context.store.check_layout()
+        await store.check_layout()
     except StartupError as error:
         yield Finding("wrong", "layout", str(error))
 
@@ -90,17 +107,17 @@ _REMEDIES = {
 }
 
 
-async def _writes(context: DoctorContext) -> AsyncIterator[Finding]:
-    await context.store.connection.check_writes(context.store.keys.heartbeat())
-    if reason := context.store.connection.refusal:
+async def _writes(store: Store) -> AsyncIterator[Finding]:
+    await store.connection.check_writes(store.keys.heartbeat())
+    if reason := store.connection.refusal:
         yield Finding("wrong", "writes", f"the store refuses writes: {reason}", _REMEDIES[reason])
     else:
         yield Finding("ok", "writes", "the store accepts writes")
 
 
-async def _scripts(context: DoctorContext) -> AsyncIterator[Finding]:
+async def _scripts(store: Store) -> AsyncIterator[Finding]:
     try:
-        await context.store.connection.command("EVAL", "return 1", 0)
+        await store.connection.command("EVAL", "return 1", 0)
     except ResponseError as error:
         text = f"the server forbids scripts ({error})"
         yield Finding("wrong", "scripts", text, "allow them: ACL SETUSER … +@scripting")
@@ -108,25 +125,25 @@ async def _scripts(context: DoctorContext) -> AsyncIterator[Finding]:
         yield Finding("ok", "scripts", "the server runs scripts")
 
 
-async def _channels(context: DoctorContext) -> AsyncIterator[Finding]:
-    channels = f"{context.store.connection.keyspace_channel(context.store.keys.timeouts())}*"
+async def _channels(store: Store) -> AsyncIterator[Finding]:
+    channels = f"{store.connection.keyspace_channel(store.keys.timeouts())}*"
     try:
-        async with context.store.connection.subscription(patterns=[channels]):
+        async with store.connection.subscription(patterns=[channels]):
             yield Finding("ok", "channels", "the subscription to expiry events is allowed")
     except ResponseError:
         text = "the subscription to expiry events is forbidden, so only due lists and the sweep remove peers"
         yield Finding("warning", "channels", text, "allow it: ACL SETUSER … &*")
 
 
-async def _latency(context: DoctorContext) -> AsyncIterator[Finding]:
+async def _latency(store: Store, settings: Settings) -> AsyncIterator[Finding]:
     took = []
     for _ in range(_PINGS):
         began = time.perf_counter()
-        await context.store.connection.command("PING")
+        await store.connection.command("PING")
         took.append(time.perf_counter() - began)
     median = statistics.median(took)
     text = f"{median * 1000:.2f} ms for a PING"
-    if median >= context.settings.redis.timeout_seconds:
+    if median >= settings.redis.timeout_seconds:
         yield Finding("wrong", "latency", text, "every announce times out: move the store closer")
     elif median >= SLOW_SECONDS:
         remedy = "move the store closer, or find what keeps it busy (SLOWLOG GET)"
@@ -135,8 +152,8 @@ async def _latency(context: DoctorContext) -> AsyncIterator[Finding]:
         yield Finding("ok", "latency", text)
 
 
-async def _heartbeat(context: DoctorContext) -> AsyncIterator[Finding]:
-    age = await heartbeat_age(context)
+async def _heartbeat(store: Store) -> AsyncIterator[Finding]:
+    age = await heartbeat_age(store)
     if age is None:
         yield Finding("ok", "tracker", "no tracker has used this store yet")
     elif age < HEARTBEAT_SECONDS:
@@ -146,12 +163,12 @@ async def _heartbeat(context: DoctorContext) -> AsyncIterator[Finding]:
         yield Finding("warning", "tracker", text, "start it: tracker serve")
 
 
-async def _repairs(context: DoctorContext) -> AsyncIterator[Finding]:
+async def _repairs(store: Store) -> AsyncIterator[Finding]:
     try:
-        repairs = (await context.store.counters.totals())["repairs"]
+        repairs = (await store.counters.totals())["repairs"]
     except RedisError as error:
         text = f"the totals cannot be read ({error})"
-        yield Finding("wrong", "counts", text, f"allow keys {context.store.keys.prefix}*")
+        yield Finding("wrong", "counts", text, f"allow keys {store.keys.prefix}*")
         return
     if not repairs:
         yield Finding("ok", "counts", "the sweep has repaired nothing")
@@ -170,22 +187,22 @@ _PROXY_FAULTS = {
 }
 
 
-async def _proxies(context: DoctorContext) -> AsyncIterator[Finding]:
+async def _proxies(store: Store) -> AsyncIterator[Finding]:
     """What proxies do not say about clients, by the refusals of the last hour."""
-    since = context.clock() - _RECENT_SECONDS
+    since = store.clock() - _RECENT_SECONDS
     for text, remedy in _PROXY_FAULTS.items():
         try:
-            slices = await context.store.counters.series(f"failures.{text}", _SLICE_SECONDS, since)
+            slices = await store.counters.series(f"failures.{text}", _SLICE_SECONDS, since)
         except RedisError:
             return
         if refused := sum(count for _, count in slices):
             yield Finding("warning", "proxy", f"{refused} requests in an hour: {text}", f"{remedy} (docs/proxies.md)")
 
 
-async def _missing_proxy(context: DoctorContext) -> AsyncIterator[Finding]:
+async def _missing_proxy(store: Store) -> AsyncIterator[Finding]:
     """A proxy that is not among the trusted ones gives its own address to all of its clients."""
     ports: dict[str, set[str]] = {}
-    for endpoint in await context.store.all_peers.sample():
+    for endpoint in await store.all_peers.sample():
         if not is_routable(endpoint[:-2]):
             address, _, port = format_endpoint(endpoint).rpartition(":")
             ports.setdefault(address, set()).add(port)
@@ -196,54 +213,30 @@ async def _missing_proxy(context: DoctorContext) -> AsyncIterator[Finding]:
             yield Finding("warning", "proxy address", told, remedy)
 
 
-async def _work(context: DoctorContext) -> AsyncIterator[Finding]:
+async def _work(store: Store, settings: Settings) -> AsyncIterator[Finding]:
     try:
-        projects = await context.store.work.projects.all()
-        undrained = await context.store.work.log.undrained([project.name for project in projects])
+        projects = await store.work.projects.all()
+        undrained = await store.work.log.undrained([project.name for project in projects])
     except RedisError as error:
         text = f"the projects of work distribution cannot be read ({error})"
-        yield Finding("wrong", "work logs", text, f"allow keys {context.store.keys.prefix}*")
+        yield Finding("wrong", "work logs", text, f"allow keys {store.keys.prefix}*")
         return
     unprobed = [project.name for project in projects if asks_for_probes(project)]
-    if unprobed and not context.settings.probe.enabled:
+    if unprobed and not settings.probe.enabled:
         text = f"claims are verified by announces alone: project {_named(unprobed)}"
         remedy = "set TRACKER_PROBE__ENABLED=true, or verify of the project to announce"
         yield Finding("warning", "work probes", text, remedy)
-    for finding in _undrained(context, undrained):
-        yield finding
+    # A log with a drain keeps what was not drained. Without a drain it keeps KEPT_LOG entries.
+    behind = sorted((name for name in undrained if undrained[name] > KEPT_LOG), key=lambda name: -undrained[name])
+    if behind:
+        named = _named([f"{name} ({undrained[name]})" for name in behind])
+        text = f"finished claims that are not drained fill the store: project {named}"
+        remedy = f"run tracker work drain {behind[0]} DIR regularly, or end the drain: XGROUP DESTROY "
+        remedy += f"{store.keys.work_log(behind[0])} {GROUP}"
+        yield Finding("warning", "work logs", text, remedy)
 
 
 def _named(names: Sequence[str]) -> str:
     """The first of them, and how many more."""
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return ", ".join(names[:MAX_NAMED]) + more
-
-
-def _undrained(context: DoctorContext, undrained: Mapping[str, int]) -> Iterator[Finding]:
-    """A log with a drain keeps what was not drained. Without a drain it keeps KEPT_LOG entries."""
-    behind = sorted((name for name in undrained if undrained[name] > KEPT_LOG), key=lambda name: -undrained[name])
-    if behind:
-        named = _named([f"{name} ({undrained[name]})" for name in behind])
-        text = f"finished claims that are not drained fill the store: project {named}"
-        remedy = f"run tracker work drain {behind[0]} DIR regularly, or end the drain: XGROUP DESTROY "
-        remedy += f"{context.store.keys.work_log(behind[0])} {GROUP}"
-        yield Finding("warning", "work logs", text, remedy)
-
-
-_CHECKS: Mapping[str, Callable[[DoctorContext], AsyncIterator[Finding]]] = {
-    "layout": _layout,
-    "server": check_server,
-    "settings of other nodes": check_nodes,
-    "writes": _writes,
-    "scripts": _scripts,
-    "expiry events": _channels,
-    "latency": _latency,
-    "heartbeat": _heartbeat,
-    "counts": _repairs,
-    "proxies": _proxies,
-    "addresses of peers": _missing_proxy,
-    "work": _work,
-    "DHT": lambda context: check_dht_node(context.store.dht_nodes, context.settings, context.clock()),
-    "site": check_site,
-}
-"""Of the store, in their order."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from tracker.doctor import DoctorContext, Finding, megabytes
+from tracker.doctor import Finding, megabytes
 from tracker.errors import StoreUnavailable
 from tracker.settings.model import Settings
 from tracker.store.client.cluster import slot_of
@@ -28,41 +28,30 @@ FULL_SHARE = 0.9
 HEARTBEAT_SECONDS = 15.0
 
 
-async def check_server(context: DoctorContext) -> AsyncIterator[Finding]:
-    """The server of the main prefix."""
-    async for finding in _check_node(context.store.connection, context):
-        yield finding
-
-
-async def _check_node(connection: Connection, context: DoctorContext) -> AsyncIterator[Finding]:
+async def check_node(connection: Connection, store: Store, settings: Settings) -> AsyncIterator[Finding]:
     info: Mapping[str, Any] = {}
     with suppress(ResponseError):  # INFO may be forbidden
         info = await read_info(connection)
-    for finding in check_info(info, context.settings):
+    for finding in check_info(info, settings):
         yield finding
-    running = await _tracker_is_running(context)
-    async for finding in check_configuration(connection, info, tracker_running=running):
+    is_running = False
+    with suppress(StoreUnavailable):
+        age = await heartbeat_age(store)
+        is_running = age is not None and age < HEARTBEAT_SECONDS
+    async for finding in check_configuration(connection, info, tracker_running=is_running):
         yield finding
     for check_copies in (check_failover, check_cluster):
         async for finding in check_copies(connection, info):
             yield finding
-    yield await check_clock(connection, context.clock)
+    yield await check_clock(connection, store.clock)
 
 
-async def _tracker_is_running(context: DoctorContext) -> bool:
-    try:
-        age = await heartbeat_age(context)
-    except StoreUnavailable:
-        return False
-    return age is not None and age < HEARTBEAT_SECONDS
-
-
-async def heartbeat_age(context: DoctorContext) -> float | None:
+async def heartbeat_age(store: Store) -> float | None:
     """By the newest heartbeat of all prefixes that are available."""
-    shards = context.store.shards
+    shards = store.shards
     beats = await shards.each(lambda shard: ("GET", shard.keys.heartbeat()), shards.all)
     last = max((float(beat) for beat in beats.values() if beat), default=None)
-    return None if last is None else max(0.0, context.clock() - last)
+    return None if last is None else max(0.0, store.clock() - last)
 
 
 def check_info(info: Mapping[str, Any], settings: Settings) -> Iterator[Finding]:
@@ -75,17 +64,14 @@ def check_info(info: Mapping[str, Any], settings: Settings) -> Iterator[Finding]
         yield Finding("wrong", "server", reason, "upgrade this node")
     else:
         yield Finding("ok", "server", version_of(info)[2])
-    yield _role(info)
+    if info.get("role", "master") == "master":
+        yield Finding("ok", "role", "this server accepts writes")
+    else:
+        text = f"this server is a replica of {info.get('master_host', '?')}:{info.get('master_port', '?')}"
+        yield Finding("wrong", "role", text, "point TRACKER_REDIS__URL at the primary")
     yield from _memory(info)
     yield from check_disk(info)
     yield from _unique_users(info, settings)
-
-
-def _role(info: Mapping[str, Any]) -> Finding:
-    if info.get("role", "master") == "master":
-        return Finding("ok", "role", "this server accepts writes")
-    text = f"this server is a replica of {info.get('master_host', '?')}:{info.get('master_port', '?')}"
-    return Finding("wrong", "role", text, "point TRACKER_REDIS__URL at the primary")
 
 
 def _memory(info: Mapping[str, Any]) -> Iterator[Finding]:
@@ -96,14 +82,11 @@ def _memory(info: Mapping[str, Any]) -> Iterator[Finding]:
         text = f"{policy} evicts swarms, users and counters when memory is short"
         yield Finding("wrong", "eviction", text, "set maxmemory-policy to noeviction")
     used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
-    if not limit:
-        remedy = "set maxmemory if the host runs other programs"
-        yield Finding("ok", "memory", f"{megabytes(used)} used, no limit set", remedy)
-    elif used > limit * FULL_SHARE:
-        text = f"{megabytes(used)} used of {megabytes(limit)}"
+    text = f"{megabytes(used)} used{f' of {megabytes(limit)}' if limit else ', no limit set'}"
+    if limit and used > limit * FULL_SHARE:
         yield Finding("warning", "memory", text, "raise maxmemory, or joins will be refused")
     else:
-        yield Finding("ok", "memory", f"{megabytes(used)} used of {megabytes(limit)}")
+        yield Finding("ok", "memory", text, "" if limit else "set maxmemory if the host runs other programs")
 
 
 def _unique_users(info: Mapping[str, Any], settings: Settings) -> Iterator[Finding]:
@@ -146,7 +129,9 @@ async def check_configuration(
     yield _flags(flags, tracker_running=tracker_running)
     yield _persistence(info, await read_setting(connection, "save") or "")
     yield _pubsub_buffer(await read_setting(connection, "client-output-buffer-limit") or "")
-    yield _effort(await read_setting(connection, "active-expire-effort") or "1")
+    effort = await read_setting(connection, "active-expire-effort") or "1"
+    remedy = f"active-expire-effort {EXPIRE_EFFORT} frees memory sooner" if int(effort) < EXPIRE_EFFORT else ""
+    yield Finding("ok", "expire effort", effort, remedy)
 
 
 def _flags(flags: str, *, tracker_running: bool) -> Finding:
@@ -182,12 +167,6 @@ def _pubsub_buffer(limits: str) -> Finding:
         return Finding("ok", "event buffer", f"{megabytes(hard)} for pub/sub" if hard else "no limit for pub/sub")
     text = f"{megabytes(smallest)} for pub/sub, so a mass expiry disconnects the reaper"
     return Finding("warning", "event buffer", text, "set client-output-buffer-limit to: pubsub 256mb 0 0")
-
-
-def _effort(effort: str) -> Finding:
-    if int(effort) >= EXPIRE_EFFORT:
-        return Finding("ok", "expire effort", effort)
-    return Finding("ok", "expire effort", effort, f"active-expire-effort {EXPIRE_EFFORT} frees memory sooner")
 
 
 _START = "start that node, or let a replica of it take over (docs/cluster.md, Failover)"
@@ -246,9 +225,8 @@ def _serves(node: NodeState, shard: Shard) -> bool:
     return slot is not None and any(first <= slot <= last for first, last in node.slots)
 
 
-async def check_nodes(context: DoctorContext) -> AsyncIterator[Finding]:
+async def check_nodes(store: Store, settings: Settings) -> AsyncIterator[Finding]:
     """Yields nothing with one shard, or without a cluster. The node of the main prefix has been checked before."""
-    store = context.store
     if not (store.shards.others and store.connection.topology.nodes):
         return
     with suppress(StoreUnavailable):  # the node of a key is asked, which another node names
@@ -258,19 +236,20 @@ async def check_nodes(context: DoctorContext) -> AsyncIterator[Finding]:
         by_node.setdefault(shard.connection.master, []).append(shard)
     for address, shards in sorted(by_node.items()):
         here = [shard for shard in shards if not shard.connection.unavailable]
-        findings: list[Finding] | None = []
+        findings: list[Finding] = []
         if here and address != store.connection.master:
             try:
-                findings = [each async for each in _check_node(here[0].connection, context) if each.level != "ok"]
+                findings = [
+                    each async for each in check_node(here[0].connection, store, settings) if each.level != "ok"
+                ]
             except StoreUnavailable:
-                findings = None
-        missing = shards if findings is None else [shard for shard in shards if shard not in here]
-        if missing:
+                here = []
+        if missing := [shard for shard in shards if shard not in here]:
             unavailable = True
             lost = named(shard.number for shard in missing)
             text = f"unavailable: {lost} of {address} ({missing[0].connection.cause}); their torrents are refused"
             yield Finding("wrong", "shards", text, remedy_for(store))
-        for each in findings or ():
+        for each in findings:
             yield Finding(each.level, each.subject, f"{address}: {each.text}", each.remedy)
     if not unavailable:
         yield Finding("ok", "shards", f"all {len(store.shards)} are served")

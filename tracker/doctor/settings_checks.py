@@ -5,13 +5,14 @@ import ipaddress
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from tracker.doctor import DoctorContext, Finding, ago
+from tracker.doctor import Finding, ago
 from tracker.errors import StartupError
 from tracker.geoip import GeoIP, update_notes
 from tracker.settings.model import Settings
 from tracker.settings.public import AnnounceSettings
 from tracker.store.dht.nodes import DhtNodes
 from tracker.store.dht.status import NodeStatus
+from tracker.store.store import Store
 from tracker.system.datagrams import KNOWS_DESTINATION
 from tracker.workers.site.mapping import check_libraries, load_mapping
 
@@ -216,9 +217,8 @@ def check_dht_settings(settings: Settings) -> Iterator[Finding]:
 REMEDY = "see docs/sync.md"
 
 
-async def check_site(context: DoctorContext) -> AsyncIterator[Finding]:
+async def check_site(store: Store, settings: Settings) -> AsyncIterator[Finding]:
     """What is wrong with its tables, rights and clock."""
-    store, settings = context.store, context.settings
     if settings.site.database is None:
         return
     try:

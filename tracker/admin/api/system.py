@@ -9,7 +9,7 @@ from tracker import __version__
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Items, Moment, copy_of, reply_of
 from tracker.admin.context import AdminContext
-from tracker.doctor import DoctorContext, Finding
+from tracker.doctor import Finding
 from tracker.doctor.checks import run_checks
 from tracker.settings.reference import Described, describe
 from tracker.store.access.audit import AuditEntry, AuditFilter, ChangedObject, Way
@@ -94,8 +94,8 @@ def _dht(context: AdminContext) -> Literal["off", "waiting", "up", "down"]:
 @endpoints.get("/doctor", "Run health checks")
 async def examine(call: Call) -> Findings:
     """Checks the store and the settings. Changes nothing."""
-    checked = DoctorContext(call.store, call.context.settings, call.context.clock)
-    return Findings(items=[FindingRow.from_record(each) async for each in run_checks(checked)])
+    found = run_checks(call.store, call.context.settings)
+    return Findings(items=[FindingRow.from_record(each) async for each in found])
 
 
 token_endpoints = Endpoints("tokens", "Tokens for the dashboard, the API and the metrics.")

@@ -19,7 +19,6 @@ from tracker.admin.http.form_body import read_form_body
 from tracker.admin.pages.formats import input_time
 from tracker.admin.pages.forms import Form, clean, exports_of, first_and_next, read_form
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
-from tracker.doctor import DoctorContext
 from tracker.doctor.checks import run_checks
 from tracker.errors import ClientError
 from tracker.settings.model import Settings, variable
@@ -47,8 +46,7 @@ class SystemPages(Pages):
     @get("/doctor")
     async def doctor(self, request: web.Request) -> web.Response:
         """Runs the checks: a few store commands."""
-        checked = DoctorContext(self._store, self._context.settings, self._clock)
-        findings = [finding async for finding in run_checks(checked)]
+        findings = [finding async for finding in run_checks(self._store, self._context.settings)]
         levels = Counter(finding.level for finding in findings)
         variables = {"findings": findings, "levels": levels, "problems": self._context.problems(), "at": self._clock()}
         return render(request, "parts/findings.html" if wants_part(request) else "doctor.html", variables)

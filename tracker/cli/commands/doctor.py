@@ -10,7 +10,7 @@ import typer
 
 from tracker.cli.commands import AsJson, load_settings
 from tracker.cli.terminal import say_json
-from tracker.doctor import DoctorContext, Finding
+from tracker.doctor import Finding
 from tracker.doctor.checks import check_without_store, run_checks
 from tracker.errors import StartupError
 from tracker.names import printable
@@ -50,5 +50,5 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
             for finding in check_without_store(settings, time.time()):
                 yield finding
             return
-        async for finding in run_checks(DoctorContext(store, settings, time.time)):
+        async for finding in run_checks(store, settings):
             yield finding
