@@ -164,7 +164,7 @@ class Sentinels(Topology):
             await self.look()
 
     async def replies(self) -> list[SentinelReply]:
-        return await self._pool.sentinel_manager.ask(self._pool.service_name, first_majority=False)
+        return await self._pool.ask(first_majority=False)
 
     def redirects(self, connection: "Connection", error: Exception) -> bool:
         if isinstance(error, DEMOTED):  # another server is the master

@@ -1,6 +1,6 @@
 """Connects only to the server that the sentinels report as the master.
 
-redis-py's Sentinel makes the connections. This module differs where redis-py would lose writes in a failover:
+redis-py's pool makes the connections. This module differs where redis-py would lose writes in a failover:
 
 - redis-py asks one sentinel after another, and waits for each unreachable one. Here all are asked at once, and the
   reply with the latest failover counts.
@@ -11,7 +11,7 @@ redis-py's Sentinel makes the connections. This module differs where redis-py wo
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -19,7 +19,7 @@ from typing import Any, cast
 from redis.asyncio import Redis
 from redis.asyncio.connection import SSLConnection
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool, SentinelManagedConnection
+from redis.asyncio.sentinel import MasterNotFoundError, SentinelConnectionPool, SentinelManagedConnection
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
@@ -59,34 +59,45 @@ class _SecureMasterConnection(_MasterConnection, SSLConnection):
     pass
 
 
-class _Sentinels(Sentinel):
-    """The sentinels of one store. Each may take ``seconds`` to reply."""
+class MasterPool(SentinelConnectionPool):
+    """redis-py's pool of connections to the current master, and the ``sentinels`` that name it, each of which may take
+    ``seconds`` to reply. ``on_move`` is called when the master changes."""
 
-    def __init__(self, sentinels: tuple[Address, ...], seconds: float, options: dict[str, Any]) -> None:
-        super().__init__(list(sentinels), sentinel_kwargs=options)  # type: ignore[no-untyped-call]  # redis-py's
+    service_name: str
+    master_address: Address | None
+    on_move: Callable[[], None] = staticmethod(lambda: None)
+
+    def __init__(self, name: str, sentinels: Sequence[Redis], seconds: float, **options: Any) -> None:
+        super().__init__(name, None, **options)  # type: ignore[no-untyped-call]  # redis-py's
+        self._sentinels = sentinels
         self._seconds = seconds
         self._lock = asyncio.Lock()
-        self._latest: tuple[float, Address] | None = None
+        self._named_at = 0.0
 
-    async def discover_master(self, service_name: str) -> Address:
+    async def get_master_address(self) -> Address:
         """Raises redis-py's MasterNotFoundError. Concurrent callers share one set of replies."""
         clock = asyncio.get_running_loop().time
         began = clock()
         async with self._lock:
-            if self._latest is None or self._latest[0] < began:
-                self._latest = (clock(), _latest(service_name, await self.ask(service_name, first_majority=True)))
-            return self._latest[1]
+            before = address = self.master_address
+            if address is None or self._named_at < began:
+                named_at = clock()
+                address = _latest(self.service_name, await self.ask(first_majority=True))
+                self._named_at, self.master_address = named_at, address
+                if before is not None and address != before:
+                    self.on_move()
+            return address
 
-    async def ask(self, service_name: str, *, first_majority: bool) -> list[SentinelReply]:
+    async def ask(self, *, first_majority: bool) -> list[SentinelReply]:
         """The replies, in the order of the URL; with ``first_majority`` those that arrive soon after a majority has
         replied."""
         replies: dict[int, SentinelReply] = {}
 
         async def ask_one(number: int) -> None:
-            replies[number] = await self._reply(self.sentinels[number], service_name)
+            replies[number] = await self._reply(self._sentinels[number])
 
         async with asyncio.TaskGroup() as group:
-            asked = {group.create_task(ask_one(number)) for number in range(len(self.sentinels))}
+            asked = {group.create_task(ask_one(number)) for number in range(len(self._sentinels))}
             waiting = asked
             while waiting and sum(bool(reply.address) for reply in replies.values()) * 2 <= len(asked):
                 _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -96,13 +107,13 @@ class _Sentinels(Sentinel):
                     task.cancel()
         return [replies[number] for number in sorted(replies)]
 
-    async def _reply(self, sentinel: Redis, service_name: str) -> SentinelReply:
+    async def _reply(self, sentinel: Redis) -> SentinelReply:
         kwargs = sentinel.connection_pool.connection_kwargs
         name = f"{kwargs['host']}:{kwargs['port']}"
         pipe = sentinel.pipeline(transaction=False)
         # The first command names a new address sooner; only the second has the epoch.
-        pipe.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service_name)
-        pipe.execute_command("SENTINEL", "MASTER", service_name)
+        pipe.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service_name)
+        pipe.execute_command("SENTINEL", "MASTER", self.service_name)
         try:
             async with loop_timeout(self._seconds):
                 address, state = await pipe.execute(raise_on_error=False)
@@ -111,14 +122,15 @@ class _Sentinels(Sentinel):
         if isinstance(address, Exception):
             return SentinelReply(name, problem=str(address).splitlines()[0])
         if not address:
-            return SentinelReply(name, problem=f"it does not know {service_name}")
+            return SentinelReply(name, problem=f"it does not know {self.service_name}")
         host, port = (each.decode() if isinstance(each, bytes) else str(each) for each in address)
         flat = state if isinstance(state, list) else []  # an error where SENTINEL MASTER is forbidden
         epoch = dict(zip(flat[::2], flat[1::2], strict=False)).get(b"config-epoch", 0)
         return SentinelReply(name, (host, int(port)), epoch=int(epoch))
 
     async def aclose(self) -> None:
-        for sentinel in self.sentinels:
+        await super().aclose()
+        for sentinel in self._sentinels:
             await sentinel.aclose()
 
 
@@ -132,48 +144,24 @@ def _latest(service_name: str, replies: list[SentinelReply]) -> Address:
     return votes.most_common(1)[0][0]
 
 
-class MasterPool(SentinelConnectionPool):
-    """redis-py's pool of connections to the current master. ``on_move`` is called when the master changes."""
-
-    sentinel_manager: _Sentinels
-    service_name: str
-    master_address: Address | None
-    on_move: Callable[[], None] = staticmethod(lambda: None)
-
-    async def get_master_address(self) -> Address:
-        before = self.master_address
-        address = await self.sentinel_manager.discover_master(self.service_name)
-        self.master_address = address
-        if before is not None and address != before:
-            self.on_move()
-        return address
-
-    async def aclose(self) -> None:
-        await super().aclose()
-        await self.sentinel_manager.aclose()
-
-
 def open_pool(url: SentinelUrl, sentinel_login: tuple[str | None, str | None], options: dict[str, Any]) -> MasterPool:
     """``options`` are redis-py's for a connection to the store; the sentinels get those that also apply to them."""
     seconds = float(options["socket_connect_timeout"])
     user, password = sentinel_login
-    sentinels = _Sentinels(
-        url.sentinels,
-        seconds,
-        {
-            **{name: value for name, value in options.items() if name.startswith("ssl_")},
-            "protocol": 2,
-            "socket_connect_timeout": seconds,
-            "ssl": url.tls,
-            "username": user,
-            "password": password,
-            "retry": Retry(NoBackoff(), 0),
-            "max_connections": 4,
-        },
-    )
-    return MasterPool(  # type: ignore[no-untyped-call]  # redis-py's
+    for_sentinels: dict[str, Any] = {
+        **{name: value for name, value in options.items() if name.startswith("ssl_")},
+        "protocol": 2,
+        "socket_connect_timeout": seconds,
+        "ssl": url.tls,
+        "username": user,
+        "password": password,
+        "retry": Retry(NoBackoff(), 0),
+        "max_connections": 4,
+    }
+    return MasterPool(
         url.master,
-        sentinels,
+        [Redis(host=host, port=port, **for_sentinels) for host, port in url.sentinels],
+        seconds,
         connection_class=_SecureMasterConnection if url.tls else _MasterConnection,
         db=url.database,
         username=url.user,
