@@ -101,11 +101,11 @@ class GuardedConnection(RequestHandler):
             self._stall_timer = None
 
     def malformed_reply(self, error: BaseException | None) -> web.StreamResponse:
-        """The reply to what aiohttp refuses before a handler runs. It closes the connection."""
+        """The reply to what aiohttp refuses before a handler runs. The connection is closed after it."""
         raise NotImplementedError
 
     def crash_reply(self, request: web.BaseRequest, error: BaseException | None) -> web.StreamResponse:
-        """The reply for a handler that raised, or took too long. It closes the connection."""
+        """The reply for a handler that raised, or took too long. The connection is closed after it."""
         raise NotImplementedError
 
     def log_failure(self, error: Any) -> None:
@@ -117,7 +117,9 @@ class GuardedConnection(RequestHandler):
     ) -> web.StreamResponse:
         if request.writer.output_size > 0:
             raise ConnectionAbortedError("the reply has already begun")
-        return self.malformed_reply(exc) if status == 400 else self.crash_reply(request, exc)
+        reply = self.malformed_reply(exc) if status == 400 else self.crash_reply(request, exc)
+        reply.force_close()
+        return reply
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         error = kw.get("exc_info")

@@ -114,22 +114,16 @@ class Connection(GuardedConnection):
 
     def malformed_reply(self, error: BaseException | None) -> web.StreamResponse:
         if isinstance(error, LineTooLong):
-            return _closing(Problem(431, detail="request line or header too long"))
-        return _closing(Problem(400, detail="malformed HTTP request"))
+            return Problem(431, detail="request line or header too long").response()
+        return Problem(400, detail="malformed HTTP request").response()
 
     def crash_reply(self, request: web.BaseRequest, error: BaseException | None) -> web.StreamResponse:
         if isinstance(error, ConnectionError):
             raise error  # the client disconnected
-        return _closing(internal(request.method, error or RuntimeError("request timed out")))
+        return internal(request.method, error or RuntimeError("request timed out")).response()
 
     def log_failure(self, error: Any) -> None:
         log.error("admin connection failed", exc_info=error)
-
-
-def _closing(problem: Problem) -> web.Response:
-    reply = problem.response()
-    reply.force_close()
-    return reply
 
 
 class Server(GuardedServer):
@@ -198,7 +192,9 @@ async def _handle(handler: Handler, limits: Limits, request: web.Request) -> web
     connection = cast(Connection, request.protocol)
     connection.authenticated = False
     if connection.probes_only and request.path not in PROBES:
-        return _closing(Problem(503, detail="too many connections"))
+        reply = Problem(503, detail="too many connections").response()
+        reply.force_close()
+        return reply
     timers: list[asyncio.TimerHandle] = []
     unfinished = request.can_read_body and not request.content.is_eof()
     if unfinished:

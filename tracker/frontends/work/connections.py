@@ -74,22 +74,16 @@ class Connection(ProxiedConnection):
             self._head_timer = None
 
     def malformed_reply(self, error: BaseException | None) -> web.StreamResponse:
-        return _closing(400, "malformed request\n")
+        return web.Response(status=400, text="malformed request\n")
 
     def crash_reply(self, request: web.BaseRequest, error: BaseException | None) -> web.StreamResponse:
         if isinstance(error, ConnectionError):
             raise error  # the client disconnected
         self.log_failure(error)
-        return _closing(500, "internal error\n")
+        return web.Response(status=500, text="internal error\n")
 
     def log_failure(self, error: Any) -> None:
         log.error("work connection failed", **describe(error))
-
-
-def _closing(status: int, text: str) -> web.Response:
-    reply = web.Response(status=status, text=text)
-    reply.force_close()
-    return reply
 
 
 class Server(GuardedServer):
