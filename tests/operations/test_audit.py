@@ -8,11 +8,12 @@ from tests.store.client.proxy import Proxy
 from tests.store.harness import Store, info_hash, running
 from tests.waiting import in_background
 from tracker.operations import audit
-from tracker.operations.audit import MASK, Caller, Change
+from tracker.operations.audit import Caller, Change
 from tracker.operations.torrents import edit_torrent
 from tracker.store.access.audit import AuditEntry, AuditFilter
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
+from tracker.system.masking import MASK
 
 CALLER = Caller("site", "operate", "api", "0123456789ab", "192.0.2.1")
 HASH = info_hash(1).hex()

@@ -17,8 +17,8 @@ from tracker.store.access.tokens import Role
 from tracker.store.store import Store
 from tracker.store.users.fields import TOTALS
 from tracker.system.logger import Logger
+from tracker.system.masking import MASK
 
-MASK = "***"
 MAX_NAMED = 1000
 """Objects of one call. A call that changes more names the first ones."""
 _HIDDEN = frozenset({"passkey"})
@@ -93,7 +93,6 @@ class Change:
         self._rows += (row for row in rows if row.before or row.after)
 
     def created(self, kind: Kind, object_id: str) -> None:
-        """Notes a new object."""
         if len(self._before) < MAX_NAMED:
             self._before.setdefault((kind, object_id), {})
 
@@ -103,7 +102,6 @@ class Change:
         self._given |= frozenset(name.removeprefix("add_") for name in fields)
 
     def count(self, **numbers: int) -> None:
-        """Adds to the numbers of the entry."""
         for name, number in numbers.items():
             self._counts[name] = self._counts.get(name, 0) + number
 

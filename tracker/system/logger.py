@@ -8,10 +8,6 @@ from typing import Any
 _BELOW_ERROR = ("debug", "info", "warning")
 
 
-def _ignore(_event: str, **_values: object) -> None:
-    """A line that a command does not log."""
-
-
 class Logger:
     """structlog's logger of a name."""
 
@@ -22,7 +18,7 @@ class Logger:
         for handler in logging.getLogger().handlers[:]:
             if isinstance(handler, FirstLine):
                 if method in _BELOW_ERROR:
-                    return _ignore
+                    return lambda _event, **_values: None
                 handler.set_up()
         import structlog  # noqa: PLC0415
 
