@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import structlog
 
-from tracker.settings.site import LogSettings
 from tracker.system.logger import FirstLine, Logger
 from tracker.system.logs import Writer, configure, write_rendered
 from tracker.system.masking import mask
@@ -43,7 +42,7 @@ def logs_as_before() -> Iterator[None]:
 def written(act: Callable[[], object], stream: io.StringIO | None = None, **choices: Any) -> str:
     """The log output while ``act`` runs."""
     stream = stream or io.StringIO()
-    writer = configure(LogSettings(**choices), stream)
+    writer = configure(**choices, stream=stream)
     act()
     writer.flush()
     return stream.getvalue()
@@ -56,7 +55,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("is_library", [False, True])
 def test_the_first_line_sets_up_the_log_of_a_command(is_library: bool) -> None:
     stream, root = io.StringIO(), logging.getLogger()
-    first = FirstLine(lambda: configure(LogSettings(level="error"), stream))
+    first = FirstLine(lambda: configure("error", stream=stream))
     root.addHandler(first)
     root.setLevel(logging.ERROR)
     for url in ("http://a:secret@b", "http://c:secret@d"):
@@ -122,11 +121,11 @@ def test_lines_below_the_level_are_not_written() -> None:
 def test_a_logger_follows_the_latest_configuration() -> None:
     log = structlog.get_logger("tracker")
     first, second = io.StringIO(), io.StringIO()
-    configure(LogSettings(), first)
+    configure(stream=first)
     log.info("one")
-    configure(LogSettings(), second).flush()
+    configure(stream=second).flush()
     log.info("two")
-    configure(LogSettings(), io.StringIO())
+    configure(stream=io.StringIO())
     assert [line["event"] for line in objects(first.getvalue())] == ["one"]
     assert [line["event"] for line in objects(second.getvalue())] == ["two"]
 
@@ -229,7 +228,7 @@ def test_a_broken_repr_does_not_lose_the_line() -> None:
 
 def test_text_that_the_stream_cannot_encode_is_escaped() -> None:
     raw = io.BytesIO()
-    writer = configure(LogSettings(format="human"), io.TextIOWrapper(raw, encoding="ascii"))
+    writer = configure(format="human", stream=io.TextIOWrapper(raw, encoding="ascii"))
     structlog.get_logger("t").info("größe")
     writer.flush()
     assert b"gr\\xf6\\xdfe" in raw.getvalue()
@@ -237,7 +236,7 @@ def test_text_that_the_stream_cannot_encode_is_escaped() -> None:
 
 def test_a_line_that_fails_to_format_is_reported_without_its_arguments() -> None:
     stream = io.StringIO()
-    writer = configure(LogSettings(), stream)
+    writer = configure(stream=stream)
     writer.handle(logging.LogRecord("aiohttp", logging.INFO, "", 0, "%s %s", (PASSKEY,), None))
     writer.flush()
     assert stream.getvalue() == "a log line of aiohttp could not be written: TypeError\n"

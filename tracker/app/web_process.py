@@ -114,7 +114,7 @@ def main() -> None:
         config, sockets = receive_config(pair)
     except EOFError:
         return
-    logs.configure(config.settings.log)
+    logs.configure(config.settings.log.level, config.settings.log.format)
     try:
         with asyncio.Runner(loop_factory=new_event_loop()) as runner:
             runner.run(serve(config, sockets, pair))

@@ -28,7 +28,7 @@ class RuntimeContext:
         before, self.live.current = self.live.current, changed
         self.store.use_rules(swarm_rules(changed))
         if changed.log != before.log:
-            logs.configure(changed.log)
+            logs.configure(changed.log.level, changed.log.format)
 
 
 @asynccontextmanager

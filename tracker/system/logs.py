@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import MutableMapping
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import structlog
 from structlog.typing import Processor
@@ -33,22 +33,12 @@ _PLAIN = (int, float, type(None))
 _MAX_DEPTH = 4
 
 
-class Choices(Protocol):
-    """The settings of the log."""
-
-    @property
-    def level(self) -> str: ...
-    @property
-    def format(self) -> str: ...
-
-
-def configure(choices: Choices, stream: IO[str] | None = None) -> "Writer":
+def configure(level: str = "info", format: str = "auto", stream: IO[str] | None = None) -> "Writer":
     """Sends all logs of this process to ``stream`` (default: standard error); replaces an earlier configuration.
-    ``choices.format`` ``auto`` means human in a terminal and JSON elsewhere. Waiting lines are written at the end of
-    the process, or by ``Writer.close``."""
+    ``format`` ``auto`` means human in a terminal and JSON elsewhere. Waiting lines are written at the end of the
+    process, or by ``Writer.close``."""
     stream = sys.stderr if stream is None else stream
-    human = choices.format == "human" or (choices.format == "auto" and stream.isatty())
-    level = logging.getLevelNamesMapping()[choices.level.upper()]
+    human = format == "human" or (format == "auto" and stream.isatty())
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -71,7 +61,7 @@ def configure(choices: Choices, stream: IO[str] | None = None) -> "Writer":
         root.removeHandler(old)
         old.close()
     root.addHandler(writer)
-    root.setLevel(level)
+    root.setLevel(level.upper())
     logging.captureWarnings(capture=True)
     return writer
 
@@ -152,7 +142,6 @@ class Writer(logging.Handler):
         self.put(line)
 
     def put(self, line: str) -> None:
-        """Queues a rendered line."""
         try:
             self._queue.put_nowait(line)
         except queue.Full:

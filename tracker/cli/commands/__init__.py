@@ -227,7 +227,7 @@ def load_settings() -> "Settings":
     def configure() -> None:
         from tracker.system import logs  # noqa: PLC0415
 
-        logs.configure(settings.log.model_copy(update={"level": "error"}))
+        logs.configure("error", settings.log.format)
 
     root = logging.getLogger()
     root.addHandler(FirstLine(configure))

@@ -46,7 +46,7 @@ def serve(
         return settings.model_copy(update={"http": http})
 
     settings = read()
-    logs.configure(settings.log)
+    logs.configure(settings.log.level, settings.log.format)
 
     def ready(banner: "Banner") -> None:
         why_no_udp = settings.why_no_udp(banner.addresses)

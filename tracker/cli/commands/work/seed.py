@@ -88,14 +88,13 @@ def seed(
     changed.
     """
     # For this command only: the other ones of `tracker work` do not wait for these.
-    from tracker.settings.site import LogSettings  # noqa: PLC0415
     from tracker.system import logs  # noqa: PLC0415
     from tracker.volunteer.clients.opening import open_client  # noqa: PLC0415
     from tracker.volunteer.loop import Rules  # noqa: PLC0415
     from tracker.volunteer.state import StateFile, open_state, read_state  # noqa: PLC0415
     from tracker.volunteer.work_api import Unavailable  # noqa: PLC0415
 
-    logs.configure(LogSettings())
+    logs.configure()
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # it logs each retry; the loop logs the outcome
     if not _LABEL.fullmatch(label):
         raise BadParameter("--label has 1 to 50 letters, digits, dots, - and _")
