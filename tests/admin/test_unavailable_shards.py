@@ -24,7 +24,7 @@ from tracker.settings.public import UserSettings
 from tracker.settings.site import AdminSettings, ChangeSettings
 from tracker.settings.store import RedisSettings
 from tracker.store.schema.keys import shard_prefixes
-from tracker.store.sharding.unavailable import named
+from tracker.store.sharding.shards import named
 
 TIMEOUT = 20.0
 HASHES = [hash_in(number % SHARDS, number) for number in range(2 * SHARDS)]

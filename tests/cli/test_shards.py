@@ -14,7 +14,7 @@ from tests.commands import Command
 from tests.store.harness import ALICE, BOB, update
 from tests.store.sharding.harness import SHARDS, hash_in, on_several
 from tracker.store.schema.keys import Keys, shard_prefixes
-from tracker.store.sharding.unavailable import named
+from tracker.store.sharding.shards import named
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.swarms.rules import SwarmRules

@@ -13,7 +13,7 @@ from tracker.settings.model import Settings
 from tracker.settings.public import HttpSettings
 from tracker.settings.store import RedisSettings
 from tracker.store.schema.keys import shard_prefixes
-from tracker.store.sharding.unavailable import named
+from tracker.store.sharding.shards import named
 
 
 async def findings(url: str, prefix: str = "t:") -> dict[str, Finding]:

@@ -17,7 +17,7 @@ from tests.e2e.test_udp import udp_url
 from tests.store.harness import ALICE, BOB
 from tests.waiting import until
 from tracker.store.schema.keys import shard_prefixes
-from tracker.store.sharding.unavailable import named
+from tracker.store.sharding.shards import named
 
 PREFIX = "t:{x}:"
 PREFIXES = shard_prefixes("t:", 4)

@@ -17,8 +17,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.node_states import NO_MAJORITY, NodeState, no_majority
 from tracker.store.client.sentinel import SentinelReply
 from tracker.store.client.server_info import missing_flags, parse_info, read_info, read_setting, too_old, version_of
-from tracker.store.sharding.shards import Shard
-from tracker.store.sharding.unavailable import MAIN, named
+from tracker.store.sharding.shards import MAIN, Shard, named
 from tracker.store.stats.memory_usage import NEARLY_FULL
 from tracker.store.store import Store
 

@@ -24,8 +24,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import flattened
 from tracker.store.jobs.lease import Lease
 from tracker.store.schema.keys import MAX_SHARDS, Keys, main_prefix_of
-from tracker.store.sharding.shards import Shard, Shards
-from tracker.store.sharding.unavailable import MAIN
+from tracker.store.sharding.shards import MAIN, Shard, Shards
 from tracker.system.logger import Logger
 
 LAYOUT = 2

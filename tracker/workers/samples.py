@@ -16,7 +16,7 @@ from functools import partial
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.errors import StoreUnavailable
 from tracker.store.jobs.lease import Lease
-from tracker.store.sharding.unavailable import noting_unavailable_shards
+from tracker.store.sharding.shards import noting_unavailable_shards
 from tracker.store.stats.client_software import shown
 from tracker.store.stats.counters import Counters
 from tracker.store.stats.refusal_samples import MAX_KEPT, RefusalSamples, RefusedAnnounce

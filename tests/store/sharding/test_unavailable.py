@@ -31,7 +31,7 @@ from tracker.settings.store import RedisSettings
 from tracker.store.changes.changes import FIRST
 from tracker.store.maintenance.maintenance import Maintenance
 from tracker.store.schema.keys import main_prefix_of, shard_prefixes
-from tracker.store.sharding.unavailable import MAIN, named, noting_unavailable_shards
+from tracker.store.sharding.shards import MAIN, named, noting_unavailable_shards
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.store import Store

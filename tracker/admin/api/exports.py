@@ -32,7 +32,7 @@ from tracker.operations.export import csv_lines, json_lines
 from tracker.store.access.audit import COLUMNS
 from tracker.store.changes.changes import Change
 from tracker.store.schema.record import MAX_EXACT, shown
-from tracker.store.sharding.unavailable import named, noting_unavailable_shards
+from tracker.store.sharding.shards import named, noting_unavailable_shards
 from tracker.store.swarms import all_peers
 from tracker.store.users.history import History
 

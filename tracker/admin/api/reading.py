@@ -23,7 +23,7 @@ from tracker.admin.http.form_body import MULTIPART, File, parse_form
 from tracker.admin.http.problems import Problem
 from tracker.errors import ClientError, Conflict, NotFound, plain
 from tracker.operations.audit import Change
-from tracker.store.sharding.unavailable import MAIN, noting_unavailable_shards
+from tracker.store.sharding.shards import MAIN, noting_unavailable_shards
 
 JSON = "application/json"
 TEXT = "text/plain"

@@ -253,7 +253,7 @@ def with_store(work: "Callable[[Store], Coroutine[Any, Any, None]]") -> None:
 
 def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any, Any, None]]") -> None:
     from tracker.runtime.store import open_store  # noqa: PLC0415
-    from tracker.store.sharding.unavailable import named, noting_unavailable_shards  # noqa: PLC0415
+    from tracker.store.sharding.shards import named, noting_unavailable_shards  # noqa: PLC0415
 
     async def run() -> None:
         async with open_store(settings) as store:

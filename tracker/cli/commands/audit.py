@@ -17,7 +17,7 @@ from tracker.operations.service import FEED_OFF
 from tracker.store.access.audit import COLUMNS, Audit, AuditEntry, AuditFilter, Way
 from tracker.store.changes.changes import FIRST
 from tracker.store.schema.multipliers import parse_past
-from tracker.store.sharding.unavailable import named, noting_unavailable_shards
+from tracker.store.sharding.shards import named, noting_unavailable_shards
 from tracker.store.store import Store
 
 _PAGE = 500

@@ -18,7 +18,7 @@ from tracker.operations.users import freeleech_tokens
 from tracker.store.access.client_lists import AllowList, DenyList
 from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.schema.record import shown
-from tracker.store.sharding.unavailable import named, noting_unavailable_shards
+from tracker.store.sharding.shards import named, noting_unavailable_shards
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import User

@@ -26,8 +26,7 @@ from tracker.errors import ClientError, Conflict, NotFound, StoreUnavailable
 from tracker.store.client.pipe import Argument, flattened
 from tracker.store.client.scripts import Script
 from tracker.store.schema.record import Field
-from tracker.store.sharding.shards import Shard, StorePart
-from tracker.store.sharding.unavailable import noting_unavailable_shards
+from tracker.store.sharding.shards import Shard, StorePart, noting_unavailable_shards
 
 Role = Literal["read", "operate", "admin"]
 """Each role may do what the roles before it may."""

@@ -15,8 +15,7 @@ from tracker.store.client.scripts import LIBRARIES, announce_library
 from tracker.store.schema.keys import pattern_of
 from tracker.store.schema.table import KEYS, row_of
 from tracker.store.schema.table.cleanup import CHECKS, DENIAL, FIRST, OF_TORRENTS, STATE, STATISTICS, Check
-from tracker.store.sharding.shards import Shard, in_parts, scan
-from tracker.store.sharding.unavailable import note_unavailable_shards
+from tracker.store.sharding.shards import Shard, in_parts, note_unavailable_shards, scan
 from tracker.store.store import Store
 from tracker.store.torrents.name_index import list_denials, list_torrents, unlisted
 from tracker.store.users.adoption import START, adopt_some

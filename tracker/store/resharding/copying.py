@@ -28,8 +28,7 @@ from tracker.store.schema.table.places import (
     torrent_in,
     torrent_of,
 )
-from tracker.store.sharding.shards import Shard, grouped, in_parts, scan_together
-from tracker.store.sharding.unavailable import named, noting_unavailable_shards
+from tracker.store.sharding.shards import Shard, grouped, in_parts, named, noting_unavailable_shards, scan_together
 from tracker.store.users.sums import SUMMED
 
 _READ: dict[str, tuple[str, *tuple[Argument, ...]]] = {

@@ -5,6 +5,8 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, TypeVar
 
@@ -16,7 +18,6 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script, Scripts
 from tracker.store.schema.keys import MAX_SHARDS, Keys, main_prefix_of, shard_prefixes
-from tracker.store.sharding.unavailable import MAIN, named, note_unavailable_shards, noting_unavailable_shards
 
 ROWS_A_TURN = 10
 """Rows that are read in one turn of the event loop, which takes a fifth of a millisecond."""
@@ -24,6 +25,10 @@ IDS_A_CALL, IDS_A_ROUND = 1000, 10_000
 """Max torrent ids that one command looks for in a shard, and that one round trip looks for in all shards."""
 COPIES = 5
 """How many shards are asked for their copies at a time."""
+MAIN = -1
+"""The number of the main prefix of several shards."""
+_left_out: ContextVar[set[int] | None] = ContextVar("left_out", default=None)
+"""The numbers of the shards that are unavailable, and that an answer leaves out."""
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")
 _Result = TypeVar("_Result")
@@ -101,7 +106,6 @@ class Shards:
         return self._shards[number]
 
     def of(self, info_hash: InfoHash) -> Shard:
-        """The shard of a torrent."""
         return self._shards[info_hash[0] % len(self._shards)]
 
     @property
@@ -391,6 +395,31 @@ class Shards:
             for torrent_id, text in zip(some, texts or [None] * len(some), strict=True)
             if (info_hash := info_hash_of(text)) is not None
         }
+
+
+@contextmanager
+def noting_unavailable_shards() -> Iterator[set[int]]:
+    """The numbers of the shards that calls in this block, also in its tasks, have left out."""
+    numbers = set[int]()
+    token = _left_out.set(numbers)
+    try:
+        yield numbers
+    finally:
+        _left_out.reset(token)
+
+
+def note_unavailable_shards(numbers: Iterable[int]) -> None:
+    missing = _left_out.get()
+    if missing is not None:
+        missing.update(numbers)
+
+
+def named(numbers: Iterable[int]) -> str:
+    """As in ``shard 3`` or ``shards 1, 3 and main store``."""
+    known = set(numbers)
+    texts = [str(number) for number in sorted(known - {MAIN})]
+    shards = [f"shard{'s' * (len(texts) > 1)} {', '.join(texts)}"] if texts else []
+    return " and ".join([*shards, *(["main store"] * (MAIN in known))])
 
 
 class StorePart(Part):
