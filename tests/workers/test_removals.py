@@ -191,7 +191,7 @@ async def test_another_tracker_goes_on_after_a_crash(store: Store) -> None:
     await join(store, 1)
     await disable(store)
     async with running(
-        Store(store.url, Keys(store._prefix), SwarmRules(**RULES), store.clock, len(store.shards))
+        Store(store.url, Keys(store.prefix), SwarmRules(**RULES), store.clock, len(store.shards))
     ) as other:
         assert await work(other) == 1
 

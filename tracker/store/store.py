@@ -84,8 +84,8 @@ _DEFAULTS = StoreOptions()
 
 
 class Store(UserParts):
-    """Everything under one key prefix. ``clock`` returns epoch seconds, ``timer`` monotonic seconds. ``tap`` receives
-    what Counters counts every second."""
+    """Everything under one key ``prefix``. ``clock`` returns epoch seconds, ``timer`` monotonic seconds. ``tap``
+    receives what Counters counts every second."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Store(UserParts):
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
         self.connection = connection
-        self._prefix = prefix
+        self.prefix = prefix
         self._options = options
         self.clock = clock
         self.shards = shards = Shards.under(connection, prefix, options.shards)
@@ -177,7 +177,7 @@ class Store(UserParts):
         with suppress(StoreUnavailable, RedisError):  # one that refuses writes may still be read
             await restore_main(self.shards)
         try:
-            await check_number(self.connection, self._prefix, len(self.shards))
+            await check_number(self.connection, self.prefix, len(self.shards))
             await check_current(self.shards)
         except StoreUnavailable as error:
             await self._made_without_main(error)
@@ -186,7 +186,7 @@ class Store(UserParts):
         """The same, but an older layout is upgraded. Returns what was done; empty where there was nothing to do."""
         try:
             await restore_main(self.shards)
-            await check_number(self.connection, self._prefix, len(self.shards))
+            await check_number(self.connection, self.prefix, len(self.shards))
             return await upgrade(self.shards, self.clock)
         except StoreUnavailable as error:
             await self._made_without_main(error)
@@ -196,7 +196,7 @@ class Store(UserParts):
         """What the store was made with, while its main prefix is unavailable; raises ``error`` if it is not."""
         if not self.shards.main_is_unavailable:
             raise error
-        return await made_without_main(self.shards, self._prefix)
+        return await made_without_main(self.shards, self.prefix)
 
     def keep_checking_layout(self) -> None:
         """Checks each part again whenever it returns: it may be empty then, another one, or upgraded by a newer

@@ -30,12 +30,8 @@ async def open_store(redis_url: str, prefix: str) -> AsyncIterator[Open]:
         yield open_one
 
 
-def parts_of(store: Store, page: int = PAGE) -> Parts:
-    return Parts(store, store.keys.prefix.removesuffix("{main}:"), page)
-
-
 def resharding(source: Store, target: Store, page: int = PAGE) -> Reshard:
-    return Reshard(parts_of(source, page), parts_of(target), source.clock)
+    return Reshard(Parts(source, page), Parts(target))
 
 
 async def reshard(source: Store, target: Store) -> tuple[Counts, Counts]:
@@ -43,7 +39,7 @@ async def reshard(source: Store, target: Store) -> tuple[Counts, Counts]:
     source.clock.now += LATER
     run = resharding(source, target)
     await run.check()
-    before = await count(parts_of(source))
+    before = await count(Parts(source))
     async for _ in run.copy():
         pass
     await run.join()

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from tests.store.harness import ALICE, Store
-from tests.store.resharding.conftest import Open, parts_of, reshard
+from tests.store.resharding.conftest import Open, reshard
 from tests.store.sharding.harness import hash_in
 from tracker.store.resharding.copying import Copying
+from tracker.store.resharding.parts import Parts
 from tracker.store.schema.keys import KeySpec
 from tracker.store.schema.table import KEYS, row_of
 from tracker.store.schema.table.places import NAMED_BY, PLACES, Place, place_of
@@ -213,4 +214,4 @@ async def test_every_key_is_in_its_place_and_comes_back(
             assert not part.startswith(b"{main}:") or b"countries" in name or b"hll:c" in name, key
     await reshard(several, back)
     assert await contents(back) == expected
-    assert not parts_of(back).others
+    assert not Parts(back).others

@@ -7,12 +7,13 @@ import pytest
 
 from loadtest.invariants import check_invariants
 from tests.store.harness import ALICE, BOB, Store, update
-from tests.store.resharding.conftest import LATER, Open, parts_of
+from tests.store.resharding.conftest import LATER, Open
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import in_background
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, StartupError
 from tracker.store.changes.changes import FIRST
+from tracker.store.resharding.parts import Parts
 from tracker.store.resharding.renumber import Renumber
 from tracker.store.schema.table.places import TORRENT_IDS_IN
 from tracker.store.torrents.scores import Scored
@@ -114,7 +115,7 @@ def wanted() -> dict[str | InfoHash, str]:
 
 async def run(store: Store, steps: int = 1_000_000, page: int = 7) -> bool:
     """Whether it came to its end within so many pages."""
-    work = Renumber(parts_of(store, page), store.clock)
+    work = Renumber(Parts(store, page))
     assert await work.begin(wanted()) == 6
     walk = work.run()
     async for _ in walk:
@@ -148,7 +149,7 @@ async def test_every_key_speaks_the_new_ids(store: Store) -> None:
 
 
 async def test_the_store_here_has_every_kind_of_key_that_names_a_torrent_by_its_id(store: Store) -> None:
-    seen = {each.row.pattern async for page in parts_of(store).pages() for each in page.found}
+    seen = {each.row.pattern async for page in Parts(store).pages() for each in page.found}
     assert set(TORRENT_IDS_IN) <= seen
 
 
@@ -216,15 +217,15 @@ async def test_it_goes_on_after_an_interruption_at_any_step(store: Store) -> Non
 async def test_a_wrong_file_changes_nothing(store: Store, given: dict[str | InfoHash, str], problem: str) -> None:
     before = await store.dump()
     with pytest.raises(ClientError, match=problem):
-        await Renumber(parts_of(store), store.clock).begin(given)
+        await Renumber(Parts(store)).begin(given)
     assert await store.dump() == before
     store.clock.now -= LATER
     await store.reaping.heartbeat()
     with pytest.raises(ClientError, match="a tracker runs"):
-        await Renumber(parts_of(store), store.clock).begin(wanted())
+        await Renumber(Parts(store)).begin(wanted())
 
 
 async def test_another_file_waits_for_the_first(store: Store) -> None:
     assert not await run(store, 1)
     with pytest.raises(ClientError, match="another file was begun"):
-        await Renumber(parts_of(store), store.clock).begin({OLD[0]: "5"})
+        await Renumber(Parts(store)).begin({OLD[0]: "5"})

@@ -11,7 +11,7 @@ from loadtest.invariants import check_invariants, read_arrays
 from loadtest.servers import Server
 from tests.store.client.test_cluster import store_at
 from tests.store.harness import ALICE, BOB, Store, update
-from tests.store.resharding.conftest import LATER, Open, parts_of, reshard, resharding
+from tests.store.resharding.conftest import LATER, Open, reshard, resharding
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.store.swarms.test_sockets import socket
 from tracker.bittorrent import InfoHash
@@ -65,7 +65,7 @@ def join(peer: int, passkey: str, event: str = "s", **changes: Any) -> Any:
 
 async def check(store: Store) -> int:
     """Asserts the invariants of each shard; returns the number of active peers."""
-    parts = parts_of(store)
+    parts = Parts(store)
     return sum([await check_invariants(store.redis, part.keys) for part in parts.shards])
 
 
@@ -151,7 +151,7 @@ async def test_a_user_who_is_deleted_afterwards_leaves_nothing_in_the_shards(ope
 async def test_it_may_be_interrupted_after_any_page(open_store: Open, one: Store) -> None:
     target = await open_store("several", 4, **RULES)
     one.clock.now += LATER
-    expected, interrupted = await count(parts_of(one)), 0
+    expected, interrupted = await count(Parts(one)), 0
     while True:
         run, pages = resharding(one, target, page=40), 0
         await run.check()
@@ -181,7 +181,7 @@ async def test_it_begins_anew_when_the_old_store_was_used_meanwhile(open_store: 
         pass
     await one.torrents.remove(HASHES[0])
     await one.pass_time(1)
-    before = await count(parts_of(one))
+    before = await count(Parts(one))
     await run.join()
     with pytest.raises(ClientError, match=r"differs|has run on the old store"):
         await run.finish(before)
@@ -227,7 +227,7 @@ async def test_a_difference_is_named_and_the_next_run_begins_anew(open_store: Op
     target = await open_store("several", 4, **RULES)
     one.clock.now += LATER
     run = resharding(one, target)
-    before = await count(parts_of(one))
+    before = await count(Parts(one))
     async for _ in run.copy():
         pass
     await run.join()
@@ -310,7 +310,7 @@ async def test_totals_are_not_copied_while_a_shard_is_unavailable(open_store: Op
     with cluster() as nodes:
         async with store_at(nodes.url, "t:", shards=SHARDS) as source:
             await source.users.add("7", ALICE)
-            parts, target = Parts(source, "t:"), parts_of(await open_store("one"))
+            parts, target = Parts(source), Parts(await open_store("one"))
             row = row_of("u:7")
             assert row is not None
             user = Found(parts.main, row, b"u:7")

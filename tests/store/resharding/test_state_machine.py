@@ -6,9 +6,10 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from tests.examples import examples
 from tests.store.harness import Store, running
-from tests.store.resharding.conftest import parts_of, reshard
+from tests.store.resharding.conftest import reshard
 from tests.store.sharding.test_state_machine import ShardedMachine
 from tracker.bittorrent import Accounts
+from tracker.store.resharding.parts import Parts
 from tracker.store.schema.keys import Keys
 
 
@@ -29,7 +30,7 @@ class ReshardedMachine(ShardedMachine):
             await self.context.__aenter__()
             before, after = await reshard(old, new)
             assert before.figures == after.figures
-            await parts_of(old).delete()
+            await Parts(old).delete()
             assert context is not None
             await context.__aexit__(None, None, None)
             self.store, self.keys = new, keys

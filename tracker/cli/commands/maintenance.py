@@ -275,7 +275,7 @@ async def opened(settings: Settings, url: str, *, new: bool) -> AsyncIterator[Pa
         store = build_store(connection, settings)
         if not new:
             await store.check_layout()
-        yield Parts(store, settings.redis.prefix)
+        yield Parts(store)
 
 
 async def _run(settings: Settings, new: Settings, *, dry_run: bool, as_json: bool) -> None:
@@ -287,7 +287,7 @@ async def _run(settings: Settings, new: Settings, *, dry_run: bool, as_json: boo
             new_url = await stack.enter_async_context(command_server(new))
         source = await stack.enter_async_context(opened(settings, url, new=False))
         target = await stack.enter_async_context(opened(new, new_url, new=True))
-        run = Reshard(source, target, time.time)
+        run = Reshard(source, target)
         await run.check()
         with progress("keys counted", await source.size()) as shown:
             before = await count(source, shown.reach)
@@ -348,7 +348,7 @@ def _read_ids(file: Path) -> dict[str | InfoHash, str]:
 
 async def _renumber(settings: Settings, wanted: dict[str | InfoHash, str]) -> None:
     async with command_server(settings) as url, opened(settings, url, new=False) as parts:
-        run = Renumber(parts, time.time)
+        run = Renumber(parts)
         number = await run.begin(wanted)
         with progress("keys read", 2 * await parts.size()) as shown:
             async for read in run.run():

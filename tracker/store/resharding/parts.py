@@ -55,19 +55,18 @@ class Page(NamedTuple):
 
 
 class Parts:
-    """The prefixes of ``store``, whose configured one is ``prefix``. ``page``: keys in one SCAN."""
+    """The prefixes of ``store``. ``page``: keys in one SCAN."""
 
-    def __init__(self, store: Store, prefix: str, page: int = PAGE) -> None:
+    def __init__(self, store: Store, page: int = PAGE) -> None:
         self.store = store
         self._page = page
         self.shards = store.shards
         self.main, self.others, self.all = store.shards.main, store.shards.others, store.shards.all
-        self._prefix = prefix
         self._by_name = {part.keys.prefix.encode(): part for part in self.all}
 
     async def number_written(self) -> int | None:
         """The number of shards that the store under this prefix was made with, if it has several."""
-        key = f"{main_prefix_of(self._prefix, 2)}shards"
+        key = f"{main_prefix_of(self.store.prefix, 2)}shards"
         (number,) = await self.send([(self.main, ("GET", key))])
         return None if number is None else int(number)
 
@@ -83,7 +82,7 @@ class Parts:
     async def pages(self, start: Walk | None = None) -> AsyncGenerator[Page]:
         """All keys. One that is there all the time comes at least once."""
         servers, walk = self.store.shards.servers, start or Walk()
-        how = ("MATCH", f"{pattern_of(self._prefix)}*", "COUNT", self._page)
+        how = ("MATCH", f"{pattern_of(self.store.prefix)}*", "COUNT", self._page)
         while True:
             cursor, names = await servers[walk.server].command("SCAN", walk.cursor, *how)
             after: Walk | None = Walk(walk.server, int(cursor))
@@ -96,7 +95,7 @@ class Parts:
             walk = after
 
     def _sorted(self, names: Sequence[bytes]) -> tuple[list[Found], int]:
-        found, unknown, cut = [], 0, len(self._prefix)
+        found, unknown, cut = [], 0, len(self.store.prefix)
         for key in names:
             match = _SHARD.match(key, cut)
             part = self._by_name.get(key[: match.end() if match else cut])
@@ -131,8 +130,9 @@ class Parts:
             await self.send([(each.part, ("UNLINK", each.key)) for each in page.found])
 
 
-async def check_idle(parts: Parts, now: float, shown: str) -> None:
+async def check_idle(parts: Parts, shown: str) -> None:
     """Raises ClientError while a tracker runs on the store; ``shown``: which one."""
+    now = parts.store.clock()
     if any(abs(now - beat) < ALIVE_SECONDS for beat in await heartbeats(parts.shards)):
         which = f"the {shown} store" if shown else "the store"
         raise ClientError(f"a tracker runs on {which}, or ran {ALIVE_SECONDS:.0f} seconds ago: stop it before")

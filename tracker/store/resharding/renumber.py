@@ -34,7 +34,6 @@ class Renumber:
     """Methods raise ClientError with a reason for the operator, StoreUnavailable, and redis.exceptions.RedisError."""
 
     _parts: Parts
-    _clock: Callable[[], float]
 
     def __post_init__(self) -> None:
         self._main = self._parts.main
@@ -43,7 +42,7 @@ class Renumber:
     async def begin(self, wanted: Mapping[str | InfoHash, str]) -> int:
         """Checks the new ids, by old id or info hash, and notes them; returns how many there are. After an interruption
         ``wanted`` must be the same."""
-        await check_idle(self._parts, self._clock(), "")
+        await check_idle(self._parts, "")
         digest = hashlib.sha256(repr(sorted(map(str, wanted.items()))).encode()).hexdigest()
         (begun,) = await self._send((self._main, ("HMGET", self._state, "digest", "ids")))
         if begun[0] is not None:

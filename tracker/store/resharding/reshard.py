@@ -93,12 +93,11 @@ def differences(before: Counts, after: Counts, expiring: set[str]) -> list[str]:
 
 @dataclass(eq=False)
 class Reshard:
-    """``source`` and ``target`` are two stores, which may be on one server; ``clock`` returns epoch seconds. Methods
-    raise ClientError with a reason for the operator, StoreUnavailable, and redis.exceptions.RedisError."""
+    """``source`` and ``target`` are two stores, which may be on one server. Methods raise ClientError with a reason for
+    the operator, StoreUnavailable, and redis.exceptions.RedisError."""
 
     _source: Parts
     _target: Parts
-    _clock: Callable[[], float]
 
     def __post_init__(self) -> None:
         self._state = self._target.main.keys.reshard()
@@ -107,7 +106,7 @@ class Reshard:
     async def check(self) -> None:
         """Raises ClientError unless no tracker runs, and the target is empty or was begun from this source."""
         for parts, shown in ((self._source, "old"), (self._target, "new")):
-            await check_idle(parts, self._clock(), shown)
+            await check_idle(parts, shown)
         state = await self._read_state()
         if not state:
             target = self._target
