@@ -119,13 +119,13 @@ def page_of(rows: list[_Row], first: int, count: int, total: int) -> ListPage[_R
 
 class Listing(ABC, Generic[_Filter, _Row]):
     """``kind``: the field of `indexed` that says whether all rows have been ranked. ``whole``: the orders that list all
-    rows."""
+    rows. ``rows`` reads those with these ids."""
 
     kind: str
     whole: tuple[str, ...]
 
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
+    def __init__(self, shards: Shards, rows: Callable[[Sequence[str]], Awaitable[list[_Row]]]) -> None:
+        self._shards, self._rows = shards, rows
         self._lists = asyncio.Semaphore(LISTS_AT_ONCE)
         self._cursors = dict.fromkeys(shards, b"0")
         """Where ``rank`` goes on in each shard. Each process keeps its own."""
@@ -159,7 +159,6 @@ class Listing(ABC, Generic[_Filter, _Row]):
         return 0, positions
 
     async def count(self, order: str) -> int:
-        """Returns the number of rows in the index of an order."""
         return sum((await self._shards.each(lambda shard: ("ZCARD", self._key(shard, order)))).values())
 
     async def _matches(self, wanted: _Filter, first: int, count: int) -> ListPage[_Row] | None:
@@ -176,7 +175,10 @@ class Listing(ABC, Generic[_Filter, _Row]):
                 return None
             return await self._by_name([id for id, _ in await self._read(index, wanted)], wanted, first, count)
         if index.order == wanted.order and wanted.flags == 1:
-            ids = await self._in_order(index, size, wanted, first, min(count, size - first))
+            start = first
+            if index.positive is not None and index.positive != wanted.descending:  # those that do not fit come first
+                start += await self.count(index.order) - size
+            ids = [id for id, _ in await self._top(index.name, wanted, start, min(count, size - first))]
         elif size <= growth * MAX_MATCHES:
             pairs = [(score, id) for id, score in await self._read(index, wanted) if score is not None]
             pairs.sort(reverse=wanted.descending)
@@ -192,12 +194,6 @@ class Listing(ABC, Generic[_Filter, _Row]):
     async def _size(self, index: Condition) -> int:
         sizes = await self._shards.each(lambda shard: ("ZCOUNT", self._key(shard, index.name), *index.range))
         return sum(sizes.values())
-
-    async def _in_order(self, index: Condition, size: int, wanted: _Filter, first: int, count: int) -> list[str]:
-        """The ids of ``count`` rows of an index in its own order. ``size`` of them fit, at one end of it."""
-        if index.positive is not None and index.positive != wanted.descending:  # those that do not fit come first
-            first += await self.count(index.order) - size
-        return [id for id, _ in await self._top(index.name, wanted, first, count)]
 
     async def _top(self, index: str, wanted: _Filter, first: int, count: int) -> list[tuple[str, float]]:
         """Members of an index, from a place on, with their scores."""
@@ -294,9 +290,6 @@ class Listing(ABC, Generic[_Filter, _Row]):
     @abstractmethod
     def _key(self, shard: Shard, index: str) -> str:
         """The index of an order or of a property."""
-
-    @abstractmethod
-    async def _rows(self, ids: Sequence[str]) -> list[_Row]: ...
 
     @abstractmethod
     async def _by_name(self, ids: list[str], wanted: _Filter, first: int, count: int) -> ListPage[_Row]:

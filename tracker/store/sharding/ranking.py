@@ -54,11 +54,11 @@ class _Ranking:
         some = min(wanted, 2 * wanted // len(self._shards) + _SPARE)
         parts = await self._read(first, 0, some)
         merged = self._merged(parts.values())
-        last = merged[wanted - 1] if len(merged) >= wanted else None
+        page = set(merged[:wanted])
         more = {
             shard: first[shard]
             for shard, part in parts.items()
-            if some < wanted and len(part) == some and (last is None or not self._is_behind(part[-1], last))
+            if some < wanted and len(part) == some and part[-1] in page
         }
         if more:
             rest = await self._read(more, some, wanted)
@@ -80,9 +80,6 @@ class _Ranking:
 
     def _merged(self, parts: Iterable[list[_Entry]]) -> list[_Entry]:
         return sorted((entry for part in parts for entry in part), reverse=self._descending)
-
-    def _is_behind(self, entry: _Entry, other: _Entry) -> bool:
-        return entry < other if self._descending else entry > other
 
     async def places(self, offset: int) -> dict[Shard, int]:
         """How many entries of each shard are before a page at ``offset``, or at most MAX_SKIPPED fewer of all shards.

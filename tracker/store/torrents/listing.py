@@ -89,7 +89,7 @@ class TorrentListing(Listing[TorrentFilter, Torrent]):
     whole = ("seeders", "leechers", "snatches", "added", "last_activity")
 
     def __init__(self, shards: Shards, torrents: Torrents, hybrids: Hybrids) -> None:
-        super().__init__(shards)
+        super().__init__(shards, torrents.by_ids)
         self._torrents = torrents
         self._hybrids = hybrids
 
@@ -106,9 +106,6 @@ class TorrentListing(Listing[TorrentFilter, Torrent]):
 
     def _key(self, shard: Shard, index: str) -> str:
         return shard.keys.torrent_list(_LISTS[index]) if index in _LISTS else shard.keys.index(index)
-
-    async def _rows(self, ids: Sequence[str]) -> list[Torrent]:
-        return await self._torrents.by_ids(ids)
 
     async def _by_name(self, ids: list[str], wanted: TorrentFilter, first: int, count: int) -> ListPage[Torrent]:
         """Sorted as the index of names is, without the torrents that have none."""

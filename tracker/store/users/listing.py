@@ -1,6 +1,5 @@
 """Lists of users: which users, in which order."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -54,7 +53,7 @@ class UserListing(Listing[UserFilter, User]):
     whole = ("id", "uploaded", "downloaded", "ratio")
 
     def __init__(self, shard: Shard, users: Users) -> None:
-        super().__init__(Shards.only(shard))
+        super().__init__(Shards.only(shard), users.by_ids)
         self._users = users
 
     async def page(self, wanted: UserFilter, cursor: str = "", count: int = 100) -> ListPage[User]:
@@ -80,9 +79,6 @@ class UserListing(Listing[UserFilter, User]):
     def _key(self, shard: Shard, index: str) -> str:
         others = {"id": shard.keys.users(), "hit_and_runs": shard.keys.hit_and_runs()}
         return others.get(index) or shard.keys.user_index(index)
-
-    async def _rows(self, ids: Sequence[str]) -> list[User]:
-        return await self._users.by_ids(ids)
 
     async def _by_name(self, ids: list[str], wanted: UserFilter, first: int, count: int) -> ListPage[User]:
         (main,) = self._shards
