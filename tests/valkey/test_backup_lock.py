@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tracker.valkey.backup import BackupError, _alone
+from tracker.errors import StartupError
+from tracker.valkey.backup import _alone
 
 
 def test_a_second_backup_is_refused(tmp_path: Path) -> None:
-    with _alone(tmp_path), pytest.raises(BackupError, match="another backup of this store is running"):
+    with _alone(tmp_path), pytest.raises(StartupError, match="another backup of this store is running"):
         with _alone(tmp_path):
             pass
     with _alone(tmp_path):

@@ -36,13 +36,9 @@ Prepare = Callable[[Connection], Awaitable[None]]
 log = Logger("tracker.backup")
 
 
-class BackupError(StartupError):
-    """The text is one line for the operator."""
-
-
 async def copy_store(connection: Connection, directory: Path, target: Path) -> int:
     """Writes a checked backup of the private store in ``directory`` to ``target``; returns its size in bytes. Raises
-    BackupError, OSError and errors of the store; then ``target`` is unchanged."""
+    StartupError, OSError and errors of the store; then ``target`` is unchanged."""
     with _alone(directory):
         _, name = await connection.command("CONFIG", "GET", "dbfilename")
         snapshot = directory / Path(name.decode()).name
@@ -57,7 +53,7 @@ async def copy_store(connection: Connection, directory: Path, target: Path) -> i
 def _check_target(target: Path, snapshot: Path) -> None:
     """Refuses the snapshot's own path, because the snapshot is deleted at the end."""
     if target.resolve() == snapshot.resolve():
-        raise BackupError(f"{target} is the store's own snapshot file: choose another name")
+        raise StartupError(f"{target} is the store's own snapshot file: choose another name")
 
 
 @contextmanager
@@ -66,7 +62,7 @@ def _alone(directory: Path) -> Iterator[None]:
     lock = os.open(directory / "backup.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not try_lock(lock):
-            raise BackupError("another backup of this store is running")
+            raise StartupError("another backup of this store is running")
         yield
     finally:
         os.close(lock)
@@ -92,7 +88,7 @@ async def _save(connection: Connection) -> None:
             return
         idle = 0 if int(state["aof_rewrite_in_progress"]) else idle + 1
         if idle > _FAILED_POLLS:
-            raise BackupError("the store could not write its snapshot: check its log and the free disk space")
+            raise StartupError("the store could not write its snapshot: check its log and the free disk space")
 
 
 def _copy_checked(source: Path, target: Path) -> int:
@@ -104,18 +100,18 @@ def _copy_checked(source: Path, target: Path) -> int:
 
 
 def check_copy(path: Path, shown: str = "") -> None:
-    """Raises BackupError unless the server's check accepts the file ``path``."""
+    """Raises StartupError unless the server's check accepts the file ``path``."""
     shown = shown or path.name
     with path.open("rb") as file:
         if not _MAGIC.match(file.read(9)):
-            raise BackupError(f"{shown} is not a backup of a store")
+            raise StartupError(f"{shown} is not a backup of a store")
     # Run under this name, the server binary checks the file.
     command = ["valkey-check-rdb", str(path)]
     done = subprocess.run(command, executable=server_binary(), capture_output=True, check=False)  # noqa: S603  # ours
     if done.returncode:
         lines = done.stdout.decode("utf-8", "replace").splitlines()
         reason = next((line for line in reversed(lines) if "rror" in line and "return" not in line), "")
-        raise BackupError(f"{shown} is damaged: {re.sub(r'^[^]]*] ', '', reason) or 'its check failed'}")
+        raise StartupError(f"{shown} is damaged: {re.sub(r'^[^]]*] ', '', reason) or 'its check failed'}")
 
 
 async def restore_store(source: Path, directory: Path, prepare: Prepare, *, replace: bool) -> Path | None:
@@ -129,7 +125,7 @@ async def restore_store(source: Path, directory: Path, prepare: Prepare, *, repl
         server_lock = await data.lock_for_server()
         try:
             if (data.path / FILES).exists() and not replace:
-                raise BackupError(f"{data.path} already holds a store: use --replace to move it aside")
+                raise StartupError(f"{data.path} already holds a store: use --replace to move it aside")
             await _prepare(source, data.path / STAGING, prepare)
             return await asyncio.to_thread(_place, data.path)
         finally:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import structlog
@@ -63,7 +63,7 @@ class Settled:
 
 def made(calls: Calls, sender: Sender, script: str = "") -> Batches:
     return Batches(
-        calls,
+        cast(Any, calls),
         Script(calls.call, "t:", script),
         list,
         lambda requests, argv, reply: (reply, Totals(f"{len(requests)} numbers")),

@@ -14,11 +14,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any, Protocol
+from typing import Any
 
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreOverloaded, StoreUnavailable
+from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument, RedisPipe
 from tracker.store.client.scripts import Script
 from tracker.store.client.server import Server
@@ -45,13 +46,6 @@ Complete = Callable[[Sequence[Any], Sequence[Any], Any], Awaitable[tuple[Sequenc
 further calls. Raises nothing."""
 Call = Callable[[list[Argument], Exception | None], Awaitable[Any]]
 _Entry = tuple[Any, Settle, Any]
-
-
-class Connection(Protocol):
-    """The part of a connection that Batches uses."""
-
-    unavailable: bool
-    server: Server
 
 
 @dataclass(slots=True, eq=False)
@@ -161,7 +155,6 @@ class Batches:
         self._counted = self._checked_at = 0
         """Requests that the sender has counted: to count each would cost as much as a tenth of its parsing."""
         self.calls = set[_Call]()
-        """Those in flight."""
         self._pipe: RedisPipe | None = None
         """The one of the last call. ``call`` learns of each other one, which may lead to another server."""
 

@@ -52,12 +52,6 @@ def slot_of(prefix: str) -> int | None:
     return key_slot(prefix.encode()) if tag and end else None
 
 
-def _slot(prefix: str) -> int:
-    slot = slot_of(prefix)
-    assert slot is not None
-    return slot
-
-
 class Cluster(Topology):
     """The nodes of a cluster. ``addresses`` are known ones, at least one; ``ranges`` say which of them serves which
     slot: commands without a key, such as SCAN, never get MOVED."""
@@ -74,7 +68,6 @@ class Cluster(Topology):
 
     @property
     def nodes(self) -> tuple[Address, ...]:
-        """All known nodes, replicas too."""
         return tuple(self._addresses)
 
     def of(self, prefix: str) -> Connection:
@@ -82,9 +75,16 @@ class Cluster(Topology):
         for known in self.connections:
             if known.prefix == prefix:
                 return known
-        server = self._server(_primary(self._ranges, _slot(prefix)) or self._first)  # which may answer MOVED
+        server = self._server(self._primary(prefix) or self._first)  # which may answer MOVED
         server.serve(prefix)
         return Connection(server, self, prefix)
+
+    def _primary(self, prefix: str) -> Address | None:
+        """The node that most maps name for the slot of ``prefix``."""
+        slot = slot_of(prefix)
+        assert slot is not None
+        votes = Counter(address for first, last, address in self._ranges if first <= slot <= last)
+        return votes.most_common(1)[0][0] if votes else None
 
     def _server(self, address: Address) -> Server:
         if address not in self._servers:
@@ -132,7 +132,7 @@ class Cluster(Topology):
         if not self._ranges:
             raise StoreUnavailable("no node of the cluster says which nodes serve")
         for connection in self.connections:
-            if primary := _primary(self._ranges, _slot(connection.prefix)):
+            if primary := self._primary(connection.prefix):
                 connection.use(self._server(primary))
         named = {address for _, addresses in maps for address in addresses}
         new = [each for each in sorted(named) if each not in self._addresses]
@@ -206,12 +206,6 @@ def _address(node: list[Any], asked_host: str) -> Address:
     """A node that does not know its own host leaves it out: it is the one that was asked."""
     host = (node[0] or b"").decode()
     return (host if host not in ("", "?") else asked_host, int(node[1]))
-
-
-def _primary(ranges: Sequence[SlotRange], slot: int) -> Address | None:
-    """The node that most maps name for ``slot``."""
-    votes = Counter(address for first, last, address in ranges if first <= slot <= last)
-    return votes.most_common(1)[0][0] if votes else None
 
 
 async def find_nodes(server: Server, prefix: str, shown: str) -> SlotMap:
