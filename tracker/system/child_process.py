@@ -101,7 +101,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     @property
     def ending(self) -> str:
-        """The signal or exit status."""
         status = self.transport.get_returncode()
         return f"signal {-status}" if status is not None and status < 0 else f"status {status}"
 

@@ -36,7 +36,6 @@ class TorrentFiles:
             file.write(data)
 
     def read(self, info_hash: InfoHash) -> bytes | None:
-        """The file of a torrent; None if there is none."""
         with suppress(FileNotFoundError):
             return self._path(info_hash).read_bytes() if self.enabled else None
         return None

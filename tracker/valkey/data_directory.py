@@ -36,7 +36,6 @@ class DataDirectory:
 
     @property
     def locked(self) -> bool:
-        """Whether this process holds the directory."""
         return self._lock is not None
 
     async def claim(self) -> None:

@@ -111,7 +111,6 @@ class Keys:
     indexed = _key("indexed")
     """The versions of the indexes of lists that are complete."""
     audit = _key("audit")
-    """The audit log."""
     audit_rows = _key("audit:rows")
     """Further entries of the audit log, with the objects of calls that change many."""
     copies = _key("copies")
@@ -133,7 +132,6 @@ class Keys:
     renumbered_changes = _key("renumber:changes")
     """A copy of the change feed that takes its place."""
     changes = _key("changes")
-    """The change feed."""
     updated = _key("updated")
     """Peers that announced since ``updated`` was last recorded."""
     edits = _key("edits")
