@@ -62,11 +62,6 @@ async def purge_items(store: Store, project: str, place: Place, *, before: float
     return removed
 
 
-def is_address(blocked: str) -> bool:
-    """Whether a claimant is blocked by address or network, and not by name."""
-    return "." in blocked or ":" in blocked
-
-
 async def policy_preview(store: Store, project: str, *, max_torrents: int | None = None) -> list[Change]:
     """What a run of the policy would change now in a project of kind ``seeding``, without changing it. It looks at
     ``max_torrents``, or as many as a run. Raises UnknownProject, and ClientError for another kind."""

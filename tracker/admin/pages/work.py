@@ -11,7 +11,7 @@ from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import Form, clean, digits, first_and_next, page_number, read_form, turned
 from tracker.admin.pages.rendering import Pages, done, get, post
 from tracker.errors import ClientError
-from tracker.operations.work import add_items, create_project, is_address, items_of, policy_preview, purge_items
+from tracker.operations.work import add_items, create_project, items_of, policy_preview, purge_items
 from tracker.store.schema.record import settable
 from tracker.store.work import periods
 from tracker.store.work.log import finished_claim
@@ -234,7 +234,8 @@ class WorkPages(Pages):
         frame, name = await self._frame(request, "/blocked"), request.match_info["project"]
         sees_addresses = request[IDENTITY].may("operate")
         blocked = await self._store.work.blocks.all(name)
-        shown = blocked if sees_addresses else [each for each in blocked if not is_address(each)]
+        names = [each for each in blocked if "." not in each and ":" not in each]  # others are addresses and networks
+        shown = blocked if sees_addresses else names
         return {
             **frame,
             "blocked": shown,
