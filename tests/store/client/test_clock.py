@@ -6,7 +6,7 @@ import pytest
 
 from tests.store.conftest import MakeStore
 from tests.store.harness import START, Store, info_hash, peer_id, timeout_key, update
-from tracker.store.client.clock import ClockStepBack, OwnClock, StoreClock, seconds_ahead
+from tracker.store.client.clock import ClockStepBack, StoreClock, own_step, seconds_ahead
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 
@@ -67,13 +67,12 @@ def test_small_jumps_add_up() -> None:
 
 
 def test_a_process_knows_the_steps_of_its_clock_since_its_last_heartbeat() -> None:
-    clock = OwnClock()
-    assert clock.step(50.0, START) == ("", 0), "nothing to compare with"
-    clock.note(50.0, START)
-    assert clock.step(55.0, START + 5) == (0, 5)
-    assert clock.step(55.0, START + 5 + HOUR) == (HOUR, 5)
-    assert clock.step(55.0, START + 5 - HOUR) == (-HOUR, 5), "the heartbeat did not arrive: it is asked again"
-    assert clock.step(111.0, START + 61) == ("", 0), "an outage may have begun"
+    assert own_step(None, 50.0, START) == ("", 0), "nothing to compare with"
+    last = 50.0, START
+    assert own_step(last, 55.0, START + 5) == (0, 5)
+    assert own_step(last, 55.0, START + 5 + HOUR) == (HOUR, 5)
+    assert own_step(last, 55.0, START + 5 - HOUR) == (-HOUR, 5), "the heartbeat did not arrive: it is asked again"
+    assert own_step(last, 111.0, START + 61) == ("", 0), "an outage may have begun"
 
 
 @pytest.mark.parametrize(("gap", "seconds"), [(None, 0), (b"5 9 4 0", 4), (b"9 5 -4 4", -4), (b"5 9", 0), (b"x", 0)])

@@ -28,23 +28,14 @@ def seconds_ahead(gap: bytes | None) -> int:
     return int(found[1]) if found else 0
 
 
-class OwnClock:
-    """The steps of this process's clock since its last heartbeat."""
-
-    def __init__(self) -> None:
-        self._last: tuple[float, float] | None = None
-
-    def step(self, moment: float, now: float) -> tuple[int | str, int]:
-        """By how much the clock, which shows ``now`` at ``moment`` of the timer, has stepped since the last heartbeat,
-        and how long ago (s) that was. Empty for none and one too long ago: an outage may have begun since."""
-        passed = JUMP_SECONDS + 1.0 if self._last is None else moment - self._last[0]
-        if self._last is None or passed > JUMP_SECONDS:
-            return "", 0
-        return round(now - self._last[1] - passed), round(passed)
-
-    def note(self, moment: float, now: float) -> None:
-        """A heartbeat has been written."""
-        self._last = moment, now
+def own_step(last: tuple[float, float] | None, moment: float, now: float) -> tuple[int | str, int]:
+    """By how much this process's clock, which shows ``now`` at ``moment`` of the timer, has stepped since the ``last``
+    heartbeat (moment and time), and how long ago (s) that was. Empty for none and one too long ago: an outage may have
+    begun since."""
+    if last is None or moment - last[0] > JUMP_SECONDS:
+        return "", 0
+    passed = moment - last[0]
+    return round(now - last[1] - passed), round(passed)
 
 
 class StoreClock:

@@ -16,7 +16,7 @@ from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.errors import StoreUnavailable
-from tracker.store.client.clock import ClockStepBack, OwnClock, StoreClock
+from tracker.store.client.clock import ClockStepBack, StoreClock, own_step
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Part, Shard, Shards, StorePart, scan
 from tracker.store.swarms.acknowledged import Acknowledged
@@ -126,7 +126,8 @@ class Reaping(Part):
         self._shards = shards
         self._rules = rules
         self._timer = timer
-        self._own_clock = OwnClock()
+        self._last_beat: tuple[float, int] | None = None
+        """The moment of the timer, and the time."""
         self.acknowledged = Acknowledged()
         self._pipe: object = None
         """The one of the last heartbeat. Another one may lead to another server."""
@@ -264,7 +265,7 @@ class Reaping(Part):
         is_new = pipe is not self._pipe
         if is_new:
             self.acknowledged.doubt(look=False)
-        step, passed = self._own_clock.step(moment, now)
+        step, passed = own_step(self._last_beat, moment, now)
         doubt, argv = self.acknowledged.doubted, self.acknowledged.arguments(now)
         until, says, lost = await self._scripts.heartbeat(
             [now, self._store_clock.expected, step, passed, self.socket_process or "", int(is_new), *argv]
@@ -273,7 +274,7 @@ class Reaping(Part):
         self.acknowledged.settle(doubt)
         if lost is not None:
             log.warning("the store may have lost announces", seconds=int(lost), prefix=self._keys.prefix)
-        self._own_clock.note(moment, now)
+        self._last_beat = moment, now
         if jump := self._store_clock.note(now, int(says)):
             log.warning("the store's clock jumped", seconds_ahead=jump)
         return int(until)
