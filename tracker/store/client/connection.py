@@ -76,9 +76,13 @@ def connect(
 
 
 class Topology:
-    """Finds the servers of a store: here the same one for all keys. ``watch`` restores the connections to them."""
+    """Finds the servers of a store: here the same one for all keys, or the master that the sentinels of ``pool`` name.
+    ``watch`` restores the connections to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, pool: MasterPool | None = None) -> None:
+        self._pool = pool
+        if pool is not None:
+            pool.on_move = self._moved
         self.connections: list[Connection] = []
         self.doubt = asyncio.Event()
         """Set while a connection is unavailable, or may lead to a wrong server."""
@@ -98,6 +102,8 @@ class Topology:
 
     async def find(self) -> None:
         """Looks where the servers are; raises StoreUnavailable, RedisError or OSError."""
+        if self._pool is not None:
+            await self._pool.get_master_address()
 
     async def look(self) -> None:
         """Finds out where the servers are, and why they do not answer: what ``watch`` does in a running tracker."""
@@ -105,11 +111,20 @@ class Topology:
             await self.find()
 
     async def follow(self) -> None:
-        """Leaves servers that serve no more, until cancelled."""
+        """Leaves servers that serve no more, until cancelled. A server that is no longer the master may not know yet,
+        and what it still accepts is lost."""
+        while self._pool is not None:
+            await asyncio.sleep(FOLLOW_SECONDS)
+            await self.look()
+
+    def _moved(self) -> None:
+        for each in self.connections:
+            log.warning("store failover", address=each.master)
+            each._lost(RedisConnectionError("the store has moved"))
 
     async def replies(self) -> list[SentinelReply] | None:
         """The reply of each sentinel; None without sentinels."""
-        return None
+        return None if self._pool is None else await self._pool.ask(first_majority=False)
 
     async def states(self) -> list[NodeState]:
         """The nodes of the cluster, each as it is at the moment; none without a cluster."""
@@ -122,7 +137,8 @@ class Topology:
 
     def redirects(self, connection: "Connection", error: Exception) -> bool:
         """Whether ``connection`` has gone on to another server because of ``error``, and nothing was executed."""
-        del connection, error
+        if self._pool is not None and isinstance(error, DEMOTED):  # another server is the master
+            connection._lost(error)
         return False
 
     async def watch(self) -> None:
@@ -141,37 +157,6 @@ class Topology:
             await each.server.close()
 
 
-class Sentinels(Topology):
-    """One server at a time: the master that the sentinels of ``pool`` name."""
-
-    def __init__(self, pool: MasterPool) -> None:
-        super().__init__()
-        self._pool = pool
-        pool.on_move = self._moved
-
-    def _moved(self) -> None:
-        for each in self.connections:
-            log.warning("store failover", address=each.master)
-            each._lost(RedisConnectionError("the store has moved"))
-
-    async def find(self) -> None:
-        await self._pool.get_master_address()
-
-    async def follow(self) -> None:
-        """A server that is no longer the master may not know yet, and what it still accepts is lost."""
-        while True:
-            await asyncio.sleep(FOLLOW_SECONDS)
-            await self.look()
-
-    async def replies(self) -> list[SentinelReply]:
-        return await self._pool.ask(first_majority=False)
-
-    def redirects(self, connection: "Connection", error: Exception) -> bool:
-        if isinstance(error, DEMOTED):  # another server is the master
-            connection._lost(error)
-        return False
-
-
 class Connection:
     """Sends commands to the server of some keys, and tracks whether it is available. Without a ``topology``, ``server``
     has all keys. ``prefix`` are the keys of this connection, if it has not all."""
@@ -180,7 +165,7 @@ class Connection:
         pool: Any = server.client.connection_pool
         self.server = server
         """The same for all connections to one server."""
-        self.topology = topology or (Sentinels(pool) if isinstance(pool, MasterPool) else Topology())
+        self.topology = topology or Topology(pool if isinstance(pool, MasterPool) else None)
         self.topology.connections.append(self)
         self.prefix = prefix
         self._log = log.bind(prefix=prefix) if prefix else log

@@ -6,7 +6,7 @@ redis-py's pool makes the connections. This module differs where redis-py would 
   reply with the latest failover counts.
 - redis-py trusts the sentinels. Here the server itself must confirm that it is a master.
 - redis-py stays connected until a connection breaks. A replaced master accepts writes for some more seconds, and they
-  are lost. Here the sentinels are asked several times a second (Sentinels.follow).
+  are lost. Here the sentinels are asked several times a second (Topology.follow).
 """
 
 import asyncio
