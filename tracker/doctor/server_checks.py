@@ -125,22 +125,19 @@ async def check_configuration(
         remedy = "allow it (ACL SETUSER … +config|get +config|set), or compare the configuration with redis.conf"
         yield Finding("warning", "config", text, remedy)
         return
-    yield _flags(flags, tracker_running=tracker_running)
+    missing = missing_flags(flags)
+    text = f"notify-keyspace-events does not have {missing}"
+    if not missing:
+        yield Finding("ok", "events", f"notify-keyspace-events is {flags}")
+    elif tracker_running:
+        yield Finding("wrong", "events", f"{text}, so peers that time out are removed late", "set it to Kx")
+    else:
+        yield Finding("warning", "events", text, "set it to Kx; the tracker tries to set it at its start")
     yield _persistence(info, await read_setting(connection, "save") or "")
     yield _pubsub_buffer(await read_setting(connection, "client-output-buffer-limit") or "")
     effort = await read_setting(connection, "active-expire-effort") or "1"
     remedy = f"active-expire-effort {EXPIRE_EFFORT} frees memory sooner" if int(effort) < EXPIRE_EFFORT else ""
     yield Finding("ok", "expire effort", effort, remedy)
-
-
-def _flags(flags: str, *, tracker_running: bool) -> Finding:
-    missing = missing_flags(flags)
-    if not missing:
-        return Finding("ok", "events", f"notify-keyspace-events is {flags}")
-    text = f"notify-keyspace-events does not have {missing}"
-    if tracker_running:
-        return Finding("wrong", "events", f"{text}, so peers that time out are removed late", "set it to Kx")
-    return Finding("warning", "events", text, "set it to Kx; the tracker tries to set it at its start")
 
 
 def _persistence(info: Mapping[str, Any], save: str) -> Finding:
