@@ -1,7 +1,6 @@
 """Rules of multipliers that are set and removed one at a time, by several callers at once."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,8 +44,8 @@ async def test_a_rule_is_set_and_removed_beside_others(private: Store, level: st
     assert await stored() == (f"2 {START + 9} donor, 1.5", f"0 {START + 9} donor, 0.5 group")
     assert await change(rule("donor", 3))
     assert await stored() == ("3 donor, 1.5", "0.5 group")
-    assert await change(replace(rule("event", 4), now=START + 50))
-    assert await change(replace(RuleChange(0, "group"), now=START + 50))
+    assert await change(rule("event", 4)._replace(now=START + 50))
+    assert await change(RuleChange(START + 50, "group"))
     assert await stored() == ("3 donor, 1.5, 4 event", "")
     assert not await change(RuleChange(START, "group"))
     assert await change(RuleChange(START, ""))
@@ -62,7 +61,7 @@ async def test_a_rule_is_set_and_removed_beside_others(private: Store, level: st
 async def test_rules_that_have_ended_make_room(private: Store) -> None:
     held = ", ".join(f"2 {START + number} r{number}" for number in range(8))
     await private.redis.hset(private.keys.passkey(ALICE), "upload_multiplier", f"{held}, oops")
-    await private.users.change_rule(ALICE, replace(rule("new", 3), now=START + 6))
+    await private.users.change_rule(ALICE, rule("new", 3)._replace(now=START + 6))
     stored = await private.redis.hget(private.keys.passkey(ALICE), "upload_multiplier")
     assert stored == f"2 {START + 7} r7, 3 new".encode()
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from tracker.errors import ClientError
 
@@ -120,18 +120,14 @@ def is_neutral(upload: Rules, download: Rules, now: float) -> bool:
     return all(any(not rule.factor and rule.is_active(now) for rule in rules) for rules in (upload, download))
 
 
-@dataclass(frozen=True, slots=True)
-class RuleChange:
-    """The rule of one name, as stored: an empty text for none. An empty name is that of the rules without one."""
+class RuleChange(NamedTuple):
+    """The rule of one name, as stored: an empty text for none. An empty name is that of the rules without one. The
+    first arguments of set_rule.lua; a passkey and an info hash follow, both empty for all users."""
 
     now: int
     name: str
     upload: str = ""
     download: str = ""
-
-    def arguments(self, passkey: str = "", info_hash: str = "") -> list[str | int]:
-        """The arguments of set_rule.lua, for a user, a torrent or all users."""
-        return [self.now, self.name, self.upload, self.download, passkey, info_hash]
 
 
 def rule_change(

@@ -106,7 +106,7 @@ class Torrents:
         """Sets or removes one rule of a multiplier. False if there is none to remove. Raises ClientError for too many
         rules, and for a torrent that is not registered."""
         scripts = self._shards.of(info_hash).scripts
-        answer = await scripts.set_rule(change.arguments(info_hash=info_hash.hex()))
+        answer = await scripts.set_rule([*change, "", info_hash.hex()])
         if answer is None:
             raise ClientError("unknown torrent")
         if changed := has_changed(answer):

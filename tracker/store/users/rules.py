@@ -111,7 +111,7 @@ class Multipliers(SharedRules):
     async def change_rule(self, change: RuleChange) -> bool:
         """Sets or removes one rule. False if there is none to remove. Raises ClientError for too many."""
         await self._restore()
-        changed = has_changed(await self._scripts.set_rule(change.arguments()))
+        changed = has_changed(await self._scripts.set_rule([*change, "", ""]))
         await self._copy_to_others()
         return changed
 

@@ -162,7 +162,7 @@ class Users(StorePart):
     async def change_rule(self, passkey: str, change: RuleChange) -> bool:
         """Sets or removes one rule of a multiplier. False if there is none to remove. Raises ClientError for too many
         rules and for an unknown passkey."""
-        answer = await self._scripts.set_rule(change.arguments(passkey=passkey))
+        answer = await self._scripts.set_rule([*change, passkey, ""])
         if answer is None:
             raise UnknownUser
         if changed := has_changed(answer):
