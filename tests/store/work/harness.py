@@ -144,7 +144,7 @@ async def check_sums(store: Store, name: str = "proj") -> None:
     for figure in FIGURES:
         assert await ranking(store, keys.work_ranking(name, figure)) == +sums[figure]
     for (figure, span), expected in spans.items():
-        assert await ranking(store, f"{keys.work_ranking(name, figure)}:{span}") == +expected
+        assert await ranking(store, keys.work_ranking_in(name, figure, span)) == +expected
     assert text(await redis.hgetall(keys.work_versions(name))) == versions
     stored = text(await redis.hgetall(keys.work_domain_bytes(name)))
     assert +Counter({domain: int(number) for domain, number in stored.items()}) == +domains

@@ -221,7 +221,7 @@ async def test_old_entries_are_deleted(store: Store) -> None:
         await store.pass_time(86_400 * 1.5)
     await store.work.projects.trim("proj")
     assert [name for name, _ in (await store.work.items.page("proj", "done")).entries] == ["bob"]
-    month, week = (f"{store.keys.work_ranking('proj', 'downloader_count')}:{each}" for each in ("2027-01", WEEK))
+    month, week = (store.keys.work_ranking_in("proj", "downloader_count", each) for each in ("2027-01", WEEK))
     await store.pass_time(604_800 * 12)
     await store.work.projects.trim("proj")
     assert await store.redis.exists(month, week) == 2

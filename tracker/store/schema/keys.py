@@ -252,6 +252,10 @@ class Keys:
     def connectable(self, endpoint: Endpoint) -> str:
         return f"{self.prefix}connectable:{endpoint.hex()}"
 
+    def work_ranking_in(self, project: str, board: str, span: str) -> str:
+        """``span`` is a month or a week."""
+        return f"{self.work_ranking(project, board)}:{span}"
+
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:

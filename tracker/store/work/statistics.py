@@ -69,8 +69,10 @@ class Leaderboard(Part):
         return [_rank(*row) for row in zip(claimants, *numbers, strict=True)], int(total)
 
     def _key(self, project: str, board: Board, span: str | None) -> str:
-        key = self._keys.work_ranking(project, f"downloader_{board}")
-        return key if span is None else f"{key}:{span}"
+        ranking = f"downloader_{board}"
+        if span is None:
+            return self._keys.work_ranking(project, ranking)
+        return self._keys.work_ranking_in(project, ranking, span)
 
     async def charts(self, project: str, claimants: Sequence[str]) -> list[list[ChartPoint]]:
         """The charts of claimants; of an empty name: of all together. Of each at most MAX_POINTS, evenly, and the last
