@@ -97,7 +97,11 @@ def server_environment(
     chosen = {"MIMALLOC_ALLOW_THP": "1" if _may_have_huge_pages(release) else "0", **passed}
     with ExitStack() as stack:
         try:
-            folders = [stack.enter_context(_links(library)), passed.get("LD_LIBRARY_PATH")]
+            # mimalloc names libatomic.so.1 but uses nothing of it, and many systems install that only with a compiler.
+            # A preloaded library with a missing dependency stops every program, so the name leads to mimalloc itself.
+            links = TemporaryDirectory(prefix="swarmkeeper-", ignore_cleanup_errors=True)
+            Path(stack.enter_context(links), "libatomic.so.1").symlink_to(library)
+            folders = [links.name, passed.get("LD_LIBRARY_PATH")]
             chosen |= {"LD_PRELOAD": str(library), "LD_LIBRARY_PATH": ":".join(filter(None, folders))}
             why = _preload_problem(binary, chosen)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -120,16 +124,6 @@ def _library() -> Path | None:
         installed = distribution("cmeel-mimalloc")
         return Path(str(installed.locate_file("cmeel.prefix/lib/libmimalloc.so"))).absolute()
     return None
-
-
-@contextmanager
-def _links(library: Path) -> Iterator[str]:
-    """A private folder with the libraries that ``library`` needs, for the loader's search path. mimalloc names
-    libatomic.so.1 but uses nothing of it, and many systems install that only with a compiler. A preloaded library with
-    a missing dependency stops every program, so the folder links libatomic.so.1 to mimalloc itself."""
-    with TemporaryDirectory(prefix="swarmkeeper-", ignore_cleanup_errors=True) as folder:
-        Path(folder, "libatomic.so.1").symlink_to(library)
-        yield folder
 
 
 def _may_have_huge_pages(release: str) -> bool:
