@@ -55,6 +55,7 @@ async def run_checks(store: Store, settings: Settings) -> AsyncIterator[Finding]
     the end of the checks of the store."""
     skipped: list[str] = []
     checks: dict[str, AsyncIterator[Finding]] = {
+        "nodes": check_members(store),
         "layout": _layout(store),
         "server": check_node(store.connection, store, settings),
         "settings of other nodes": check_nodes(store, settings),
@@ -70,8 +71,6 @@ async def run_checks(store: Store, settings: Settings) -> AsyncIterator[Finding]
         "DHT": check_dht_node(store.dht_nodes, settings, store.clock()),
         "site": check_site(store, settings),
     }
-    async for finding in check_members(store):
-        yield finding
     for what, check in checks.items():
         try:
             async for finding in check:

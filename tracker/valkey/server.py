@@ -241,9 +241,7 @@ class EmbeddedValkey:
         limit, used = int(memory.get(b"maxmemory", 0)), int(memory.get(b"used_memory", 0))
         if self.max_memory_mb is None and limit:
             return limit
-        limit = self.memory_limit(used)
-        if self.max_memory_mb is not None:
-            limit = self.max_memory_mb * 2**20
+        limit = self.memory_limit(used) if self.max_memory_mb is None else self.max_memory_mb * 2**20
         if await _send(self._socket, b"CONFIG SET maxmemory %d" % limit) != b"+OK\r\n":
             self.log.warning("private store has no memory limit: it refused the command")
             return 0

@@ -46,9 +46,7 @@ def parse_url(url: str) -> SentinelUrl | None:
         parts = _split(url)
     except ValueError:
         raise bad_url() from None
-    if not url.lower().startswith(f"{parts.scheme}://"):
-        raise bad_url()
-    if parts.scheme not in (*_SERVERS, *_SENTINELS):
+    if not url.lower().startswith(f"{parts.scheme}://") or parts.scheme not in (*_SERVERS, *_SENTINELS):
         raise bad_url()
     if not _QUERY.fullmatch(parts.query) or parts.fragment:
         raise bad_url("only ?db=<number> may follow the rest, and ? # in a password are written %3F %23")
