@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
+from subprocess import PIPE
 from typing import IO, Any
 
 from bencodepy import decode as bdecode
@@ -20,6 +21,8 @@ ANY_PORTS = {"TRACKER_HTTP__LISTEN": "127.0.0.1:0", "TRACKER_ADMIN__LISTEN": "12
 PATIENCE = {"TRACKER_REDIS__TIMEOUT_SECONDS": "8", "TRACKER_REDIS__CONNECT_TIMEOUT_SECONDS": "8"}
 """A machine that is busy with other tests may take longer than the defaults allow."""
 Environment = Mapping[str, str]
+starter: "type[subprocess.Popen[Any]]" = subprocess.Popen
+"""What starts a program; tests have most trackers forked (tests/fork_server.py)."""
 
 
 def environment(settings: Environment) -> dict[str, str]:
@@ -40,15 +43,13 @@ def restore_signal_handlers() -> None:
 
 def run(directory: Path, *words: str, **settings: str) -> "subprocess.CompletedProcess[str]":
     """One command in ``directory``, to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "tracker", *words],
-        cwd=directory,
-        env=environment(settings),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    command, variables = [sys.executable, "-m", "tracker", *words], environment(settings)
+    with starter(command, cwd=directory, env=variables, stdout=PIPE, stderr=PIPE, text=True) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=SECONDS)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
 @dataclass
@@ -120,11 +121,11 @@ class RunningTracker:
 
 def spawn(directory: Path, log: IO[str], *words: str, **settings: str) -> "subprocess.Popen[str]":
     """One that is about to start in ``directory``."""
-    return subprocess.Popen(
+    return starter(
         [sys.executable, "-m", "tracker", "serve", *words],
         cwd=directory,
         env=environment({**ANY_PORTS, **PATIENCE, **settings}),
-        stdout=subprocess.PIPE,
+        stdout=PIPE,
         stderr=log,
         text=True,
     )

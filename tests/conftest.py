@@ -13,6 +13,7 @@ Options: `--long` adds the tests marked long, `--serial without|only` selects by
     keys           a blocking client to redis_url, for tests that are not coroutines
     tracker        runs one command of the command line on redis_url and prefix, in a new directory
     nodes          a cluster of three nodes without persistence; None first, for the same test on redis_url
+    own_interpreter   trackers are started as operators start them, not forked (tests/fork_server.py)
 
 All tests share the session's servers. A test that changes one (CONFIG SET) restores it, or starts its own.
 """
@@ -22,6 +23,7 @@ import gc
 import inspect
 import itertools
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
@@ -34,10 +36,11 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from loadtest import trackers
 from loadtest.cluster import Cluster, cluster
 from loadtest.databases import Database
 from loadtest.servers import SYSTEM_REDIS, Server, start_system_redis, start_valkey
-from tests import examples
+from tests import examples, fork_server
 from tests.commands import Command, command, set_store
 
 examples.register_profiles()
@@ -152,6 +155,20 @@ def start_server() -> Iterator[Callable[..., Server]]:
             server.kill()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def forked_trackers() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.platform == "linux":
+            patch.setattr(trackers, "starter", fork_server.Forked)
+        yield
+    fork_server.SERVER.stop()
+
+
+@pytest.fixture
+def own_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trackers, "starter", subprocess.Popen)
+
+
 @pytest.fixture
 def redis_url(valkey: Server) -> str:
     return valkey.url
@@ -233,7 +250,7 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     databases: list[Database] = request.getfixturevalue("databases")
     before = _children()
     yield
-    known = {server.pid for server in running} | {server.pid for server in databases}
+    known = {server.pid for server in running} | {server.pid for server in databases} | fork_server.SERVER.pids
     left = _children() - before - known
     assert not left, f"child processes left behind: {[_command_line(pid) for pid in left]}"
 

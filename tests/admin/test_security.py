@@ -416,6 +416,7 @@ async def test_changes_are_logged_with_their_author(admin: Admin, logs: list[Any
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_interpreter")
 def test_no_secret_is_in_a_log_or_a_process_list(tmp_path: Path) -> None:
     """A whole tracker with its own store: the first link opens a session, which creates a token."""
     tracker = trackers.start(tmp_path, TRACKER_LOG__LEVEL="debug")

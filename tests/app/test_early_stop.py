@@ -45,6 +45,7 @@ def announce(port: int, number: int, event: str) -> bytes | None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.usefixtures("own_interpreter")
 def test_what_was_answered_is_counted_after_a_signal_during_the_start(
     start_server: Callable[..., Server], tmp_path: Path, workers: int
 ) -> None:

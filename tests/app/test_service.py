@@ -42,6 +42,7 @@ HASH = "01" * 20
 StartServer = Callable[..., Server]
 
 
+@pytest.mark.usefixtures("own_interpreter")
 def test_the_banner_names_urls_store_data_and_how_to_stop(start_tracker: StartTracker, tmp_path: Path) -> None:
     tracker = start_tracker()
     assert f"announce  {tracker.url}/announce" in tracker.banner

@@ -116,6 +116,7 @@ async def test_auto_without_udp_says_why_once(sections: dict[str, Any], tcp: str
 
 
 @pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.long), "2"])
+@pytest.mark.usefixtures("own_interpreter")
 def test_http_and_udp_are_one_swarm(start_tracker: StartTracker, workers: str) -> None:
     """U1: the client of both protocols is one peer, although its key is written in two ways."""
     tracker = start_tracker(TRACKER_HTTP__WORKERS=workers)

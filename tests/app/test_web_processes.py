@@ -173,6 +173,7 @@ def test_no_process_outlives_the_tracker(start_tracker: StartTracker, number: si
 
 @linux_only
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_interpreter")
 def test_no_secret_is_in_a_command_line_or_an_environment(
     start_tracker: StartTracker, start_server: Callable[..., Server]
 ) -> None:

@@ -4,6 +4,8 @@ import json
 import re
 from http.client import HTTPConnection
 
+import pytest
+
 from tests.app.conftest import StartTracker
 
 
@@ -16,6 +18,7 @@ def status(address: str, path: str, body: object) -> int:
         connection.close()
 
 
+@pytest.mark.usefixtures("own_interpreter")
 def test_a_tracker_serves_claimants_where_a_setting_says_so(start_tracker: StartTracker) -> None:
     """With several web processes their parent serves them. Without a project the paths answer 404."""
     tracker = start_tracker(TRACKER_WORK__LISTEN="127.0.0.1:0", TRACKER_HTTP__WORKERS="2")

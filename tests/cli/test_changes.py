@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
+from loadtest import trackers
 from tests.commands import Command, command, set_store
 from tests.store.harness import Store, info_hash, running, update
 from tracker.store.schema.keys import Keys
@@ -54,9 +56,9 @@ def test_a_feed_that_is_off_is_an_error(changes: Command, monkeypatch: pytest.Mo
 def test_follow_prints_changes_as_they_happen(changes: Command, redis_url: str, prefix: str) -> None:
     del changes  # its environment is inherited
     lines: list[str] = []
-    with subprocess.Popen(
-        [sys.executable, "-m", "tracker", "changes", "--follow", "--json"], stdout=subprocess.PIPE, text=True
-    ) as process:
+    settings = {name: value for name, value in os.environ.items() if name.startswith("TRACKER_")}
+    command = [sys.executable, "-m", "tracker", "changes", "--follow", "--json"]
+    with trackers.starter(command, env=trackers.environment(settings), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             for event in ("s", "x"):

@@ -32,6 +32,7 @@ HASH = "01" * 20
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_interpreter")
 def test_a_torrent_is_found_in_the_dht(
     tracker: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_url: str, prefix: str
 ) -> None:

@@ -153,7 +153,7 @@ def in_terminal(directory: Path, columns: int, *words: str) -> list[str]:
     size = {"COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
     ours, theirs = pty.openpty()
     shown = b""
-    with subprocess.Popen(
+    with trackers.starter(
         [sys.executable, "-m", "tracker", *words],
         cwd=directory,
         env=trackers.environment({**settings, **size}),
@@ -363,6 +363,7 @@ def test_doctor_exits_with_1_only_if_a_check_fails(tracker: Command, keys: "Redi
     assert all(line.startswith(("ok ", "warning ", "wrong ")) for line in text.splitlines())
 
 
+@pytest.mark.usefixtures("own_interpreter")
 def test_python_m_tracker_prints_version_and_commit(tmp_path: Path) -> None:
     result = trackers.run(tmp_path, "--version")
     expected = f"swarmkeeper {__version__} (commit {commit()})\n"
@@ -389,6 +390,7 @@ def test_a_command_reaches_the_store_of_a_running_tracker(tmp_path: Path) -> Non
         running.end()
 
 
+@pytest.mark.usefixtures("own_interpreter")
 def test_a_command_notes_that_it_creates_a_new_store(tmp_path: Path) -> None:
     found = trackers.run(tmp_path, "torrent", "list")
     assert found.returncode == 0 and "no tracker has used" in found.stderr

@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import re
-import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -159,7 +158,7 @@ def test_in_a_terminal_each_row_is_one_line(stats: Command, now: float, tmp_path
     settings = {name: value for name, value in os.environ.items() if name.startswith("TRACKER_")}
     ours, theirs = pty.openpty()
     shown = b""
-    with subprocess.Popen(
+    with trackers.starter(
         [sys.executable, "-m", "tracker", "stats"],
         cwd=tmp_path,
         env=trackers.environment({**settings, "COLUMNS": str(width), "TERM": "xterm", "NO_COLOR": "1"}),

@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -31,7 +30,7 @@ def test_it_runs_in_a_terminal_until_q(tracker: Command, tmp_path: Path) -> None
     ours, theirs = pty.openpty()
     shown = b""
     deadline = time.monotonic() + trackers.SECONDS
-    with subprocess.Popen(
+    with trackers.starter(
         [sys.executable, "-m", "tracker", "top"],
         cwd=tmp_path,
         env=trackers.environment({**settings, "COLUMNS": "100", "LINES": "30", "TERM": "xterm"}),

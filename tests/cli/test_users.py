@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.servers import ROOT
+from loadtest import trackers
 from tests.commands import Command, command, rows
 from tests.store.harness import ALICE, BOB, Store, info_hash, running, update
 from tracker.bittorrent import PeerId
@@ -235,12 +235,13 @@ def test_a_new_passkey_comes_with_the_announce_urls(user: Command, monkeypatch: 
 
 def test_an_interrupt_ends_a_question(tracker: Command, tmp_path: Path) -> None:
     tracker("user", "add", "--id", "7")
-    asked = subprocess.Popen(
+    settings = {name: value for name, value in os.environ.items() if name.startswith("TRACKER_")}
+    asked = trackers.starter(
         [sys.executable, "-m", "tracker", "user", "delete", "7"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=trackers.environment(settings),
     )
     with asked:
         assert asked.stdout is not None

@@ -150,6 +150,7 @@ def use(tracker: RunningTracker, client: AdminClient, home: Path, settings: dict
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_interpreter")
 def test_no_secret_is_printed(start_tracker: StartTracker, start_server: Callable[..., Server], tmp_path: Path) -> None:
     """Covers logs at debug level, the access log, banner, pages, errors, metrics, commands and process lists."""
     server = start_server("--appendonly", "no")
@@ -225,6 +226,7 @@ def modes(directory: Path) -> dict[str, str]:
     return {str(path): oct(path.lstat().st_mode) for path in found if path.lstat().st_mode & 0o077}
 
 
+@pytest.mark.usefixtures("own_interpreter")
 def test_files_are_for_their_owner_alone(start_tracker: StartTracker, tmp_path: Path) -> None:
     """Covers the data directory, sockets, locks, the append-only file and a backup, with the umask 0."""
     before = os.umask(0)

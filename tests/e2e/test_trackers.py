@@ -48,6 +48,7 @@ PRIVATE = {"TRACKER_USERS__PRIVATE": "required", "TRACKER_TORRENTS__MODE": "regi
 
 @pytest.mark.slow
 @pytest.mark.long
+@pytest.mark.usefixtures("own_interpreter")
 def test_torrents_users_totals_and_swarms_survive_stop_and_kill(start_tracker: StartTracker) -> None:
     """T3, T13 and T15 across restarts: credit continues from the stored totals."""
     tracker = start_tracker(**PRIVATE)

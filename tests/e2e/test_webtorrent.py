@@ -40,6 +40,7 @@ def expect_received(page: Page, content: bytes) -> None:
     assert bytes(received) == content
 
 
+@pytest.mark.usefixtures("own_interpreter")
 def test_two_tabs_share_a_file(start_tracker: StartTracker, browser: Browser) -> None:
     tracker, content = start_tracker(), bytes(range(256)) * 400
     share(join(browser, tracker), content)

@@ -141,6 +141,7 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.usefixtures("own_interpreter")
 def test_sighup_may_come_while_the_tracker_starts(tmp_path: Path) -> None:
     """In each process, from its first line on; the settings are reloaded in the end."""
     signals_sent: Counter[str] = Counter()

@@ -32,6 +32,7 @@ def test_the_file_limit_is_raised_and_some_files_are_reserved(limits: tuple[int,
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux can limit another process")
+@pytest.mark.usefixtures("own_interpreter")
 def test_without_descriptors_open_connections_are_served(tmp_path: Path) -> None:
     tracker = trackers.start(tmp_path)
     try:

@@ -189,7 +189,7 @@ def seeding(site: Site, client: str, home: Path, *more: str) -> Iterator["subpro
     words = ["--url", site.url, "--client", client, "--space", str(SPACE), "--state", f"{home}/state.json"]
     environment = trackers.environment({"SWARMKEEPER_PASSKEY": PASSKEY, "SWARMKEEPER_CLIENT_PASSWORD": PASSWORD})
     with (home / "log").open("ab") as output:
-        process = subprocess.Popen(
+        process = trackers.starter(
             [sys.executable, "-m", "tracker", "work", "seed", *words, "--every", "1", *more],
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -117,7 +117,7 @@ def test_another_process_goes_on_when_the_one_that_syncs_is_killed(
         log = tmp_path / f"sync{number}"
         command = [sys.executable, "-m", "tracker", "sync", "run"]
         with log.open("wb") as output:
-            process = subprocess.Popen(command, cwd=tmp_path, env=trackers.environment(settings), stderr=output)
+            process = trackers.starter(command, cwd=tmp_path, env=trackers.environment(settings), stderr=output)
         until(lambda: b"syncing" in log.read_bytes())
         return process
 
