@@ -140,6 +140,7 @@ async def test_table_and_id_survive_a_restart(store: Store) -> None:
             await neighbours.pass_until(lambda: known(runtime) >= 10)
             own, before = runtime.nodes[4].id, known(runtime)
         async with tracker_node(store, DOWN, timer=neighbours.timer) as runtime:
+            await eventually(lambda: bool(runtime.nodes))  # the node's time stands still while the store answers
             took = await neighbours.pass_until(lambda: known(runtime) >= before, step=0.05)
             assert runtime.nodes[4].id == own
     assert took <= 10
