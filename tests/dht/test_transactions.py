@@ -80,11 +80,11 @@ class TransactionsMachine(RuleBasedStateMachine):
         expired = [key for key, each in self.model.items() if self.now - each.sent_at >= TIMEOUT_SECONDS]
         assert self.transactions.expire(self.now) == [self.model.pop(key) for key in expired]
 
-    @precondition(lambda self: not self.transactions.full)
+    @precondition(lambda self: len(self.transactions) < MAX_PENDING)
     @rule(endpoint=st.sampled_from((HERE, THERE)), count=st.sampled_from((1, 100)))
     def begin(self, endpoint: Endpoint, count: int) -> None:
         for _ in range(count):
-            if self.transactions.full:
+            if len(self.transactions) >= MAX_PENDING:
                 break
             pending = ping(endpoint, self.now)
             self.model[endpoint, self.transactions.begin(pending, self.rng)] = pending

@@ -66,13 +66,9 @@ class Transactions:
     def __len__(self) -> int:
         return len(self._pending)
 
-    @property
-    def full(self) -> bool:
-        return len(self._pending) >= MAX_PENDING
-
     def begin(self, pending: Pending, rng: random.Random) -> bytes:
-        """Returns the transaction id to send. Not to be called when full. ``rng`` must not be guessable."""
-        assert not self.full
+        """Returns the transaction id to send. At most MAX_PENDING queries wait. ``rng`` must not be guessable."""
+        assert len(self._pending) < MAX_PENDING
         transaction = rng.randbytes(_ID_LENGTH)
         while (pending.endpoint, transaction) in self._pending:
             transaction = rng.randbytes(_ID_LENGTH)
@@ -278,7 +274,7 @@ class DhtNode:
         """Sends a query, or keeps it until the limits allow it."""
         if query.lookup is not None and query.lookup.outcome is not None:
             return
-        if self._transactions.full or not self.outbound.take(Address(query.endpoint[:-2]), now):
+        if len(self._transactions) >= MAX_PENDING or not self.outbound.take(Address(query.endpoint[:-2]), now):
             if len(self._waiting) < MAX_WAITING:
                 self._waiting.append(query)
             elif query.lookup is not None and query.id is not None:

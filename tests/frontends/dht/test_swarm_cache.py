@@ -67,14 +67,12 @@ def key(number: int) -> Key:
 
 def test_both_are_bounded() -> None:
     cache = SwarmCache()
-    full = []
     for number in range(MAX_WAITING):
-        full.append(cache.is_full)
+        assert cache.waiting_count == number
         assert cache.wait(key(number), waiting())
-    assert [*full, cache.is_full] == [False] * MAX_WAITING + [True]
     for number in range(2 * MAX_SWARMS):
         cache.finish(key(number), KNOWN, 0)
-    assert len(cache._swarms) == MAX_SWARMS and cache.waiting_count == 0 and not cache.is_full
+    assert len(cache._swarms) == MAX_SWARMS and cache.waiting_count == 0
     assert cache.get(key(2 * MAX_SWARMS - 1), 0) is KNOWN
 
 

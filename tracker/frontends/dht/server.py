@@ -74,14 +74,9 @@ class SwarmCache:
             if key in self._waiting:
                 self._changed.add(key)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether too many queries wait: no more may."""
-        return self.waiting_count >= MAX_WAITING
-
     def wait(self, key: Key, waiting: WaitingQuery) -> bool:
-        """Returns whether the caller must read the store: not where a reading is under way. Not to be called when
-        full."""
+        """Returns whether the caller must read the store: not where a reading is under way. Not to be called
+        while MAX_WAITING queries wait."""
         self.waiting_count += 1
         others = self._waiting.setdefault(key, [])
         others.append(waiting)
@@ -153,7 +148,7 @@ class DhtSocket:
             swarm = self.cache.get(key, now)
             if swarm is not None:
                 self.node.respond(query, source, swarm, now)
-            elif self.cache.is_full:
+            elif self.cache.waiting_count >= MAX_WAITING:
                 self.node.counts.dropped["too many wait"] += 1
             elif self.cache.wait(key, WaitingQuery(query, source, control)):
                 self.to_read.put_nowait((self, key))
