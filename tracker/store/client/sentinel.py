@@ -14,12 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from redis.asyncio import Redis
-from redis.asyncio.connection import SSLConnection
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import MasterNotFoundError, SentinelConnectionPool, SentinelManagedConnection
+from redis.asyncio.sentinel import MasterNotFoundError, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
@@ -42,21 +41,15 @@ class SentinelReply:
     """The config epoch of the failover that named the master: a majority of the sentinels agreed to it."""
 
 
-class _MasterConnection(SentinelManagedConnection):
-    """A connection that closes itself unless the server is a master."""
-
-    async def connect_to(self, address: Address) -> None:
-        await super().connect_to(address)  # type: ignore[no-untyped-call]  # redis-py's
-        with suppress(ResponseError):  # ROLE may be forbidden; a replica refuses the first write
-            await self.send_command("ROLE")
-            role = cast(Any, await self.read_response())
-            if role[0] not in (b"master", "master"):
-                await self.disconnect(nowait=True)
-                raise RedisConnectionError("the server that the sentinels name is not a master")
-
-
-class _SecureMasterConnection(_MasterConnection, SSLConnection):
-    pass
+async def _sign_in(connection: Any) -> None:
+    """Signs in as redis-py does. Raises its ConnectionError, which closes the connection, unless the server is a
+    master."""
+    await connection.on_connect()
+    with suppress(ResponseError):  # ROLE may be forbidden; a replica refuses the first write
+        await connection.send_command("ROLE")
+        role = await connection.read_response()
+        if role[0] not in (b"master", "master"):
+            raise RedisConnectionError("the server that the sentinels name is not a master")
 
 
 class MasterPool(SentinelConnectionPool):
@@ -162,7 +155,8 @@ def open_pool(url: SentinelUrl, sentinel_login: tuple[str | None, str | None], o
         url.master,
         [Redis(host=host, port=port, **for_sentinels) for host, port in url.sentinels],
         seconds,
-        connection_class=_SecureMasterConnection if url.tls else _MasterConnection,
+        ssl=url.tls,
+        redis_connect_func=_sign_in,
         db=url.database,
         username=url.user,
         password=url.password,
