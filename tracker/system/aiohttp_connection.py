@@ -202,31 +202,23 @@ class GuardedServer(web.Server):
         )
 
 
-class _Runner(web.AppRunner):
-    def __init__(self, app: web.Application, stop_seconds: float, build: Callable[..., GuardedServer]) -> None:
-        super().__init__(app, shutdown_timeout=stop_seconds)
-        self._build = build
-
-    async def _make_server(self) -> web.Server:
-        made = await super()._make_server()
-        return self._build(cast(Any, made.request_handler), request_factory=made.request_factory)
-
-
 @asynccontextmanager
 async def accepting(
     app: web.Application, listeners: Sequence[Listener], stop_seconds: float, build: Callable[..., GuardedServer]
 ) -> AsyncIterator[None]:
     """Serves the application on the listeners, by the server that ``build`` makes of its handler. Leaving the block
     closes the sockets, and gives requests in flight ``stop_seconds``."""
-    runner = _Runner(app, stop_seconds, build)
+    runner = web.AppRunner(app, shutdown_timeout=stop_seconds)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(runner.cleanup)
         for listener in listeners:
             stack.callback(listener.close)
         await runner.setup()
-        assert runner.server is not None
+        made = runner.server
+        assert made is not None
+        runner._server = server = build(cast(Any, made.request_handler), request_factory=made.request_factory)
         for listener in listeners:
-            stack.callback((await listener.accept(runner.server)).close)
+            stack.callback((await listener.accept(server)).close)
         yield
 
 
