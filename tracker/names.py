@@ -1,4 +1,4 @@
-"""Names of torrents, users and clients: the rule for names and reasons, and their folding for searches.
+"""Names of torrents, users and clients: the rule for names and reasons, and their folding for searches; sizes as text.
 
 Names come from strangers. Characters that move the cursor, or reorder the text around them, are dropped. What letters
 and emoji need is kept: joiners, soft hyphens, spaces of any width, and marks of direction.
@@ -16,6 +16,7 @@ _UNSAFE = (
 )
 _DROPPED = re.compile(f"[{_UNSAFE}]")
 _ESCAPED = re.compile(rf"[{_UNSAFE}\ud800-\udfff]")  # also lone surrogates, which UTF-8 cannot encode
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SEPARATORS = re.compile(r"[\s\x00-\x1f\x7f]+")
 
 
@@ -38,3 +39,12 @@ def fold(text: str) -> str:
 def fold_name(text: str) -> str:
     """Returns the name in the index; empty for a torrent or user without a name."""
     return fold(clean_text(text)).strip()
+
+
+def size_text(number: float) -> str:
+    """Bytes in binary units: ``1023 B``, ``1.5 KiB``."""
+    for unit in _UNITS:
+        if abs(number) < 1024:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:,.1f} EiB"

@@ -8,10 +8,10 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from tracker.names import size_text
 from tracker.store.schema.multipliers import factors
 
 NOTHING = "–"
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _SPANS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
@@ -32,15 +32,7 @@ def rate(value: float | None) -> str:
 
 
 def size(count: float | None) -> str:
-    """A number of bytes, in binary units."""
-    if count is None:
-        return NOTHING
-    value = float(count)
-    for unit in _UNITS[:-1]:
-        if abs(value) < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:,.1f} {_UNITS[-1]}"
+    return NOTHING if count is None else size_text(count)
 
 
 def percent(part: float, whole: float) -> str:

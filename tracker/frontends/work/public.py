@@ -1,6 +1,5 @@
 """What is public of a project: figures, the state of an item, needed torrents, the page."""
 
-import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from tracker.core.work_figures import CACHED_SECONDS, Figures, Needed, columns_o
 from tracker.frontends.work.live import order_of
 from tracker.frontends.work.replies import PRIVATE, json_reply
 from tracker.frontends.work.requests import Fields, Handlers
+from tracker.names import size_text
 
 FEED_ITEMS = 50
 FEED_MINUTES = 30
@@ -32,7 +32,6 @@ POLICY = (
     "form-action 'none'; frame-ancestors 'none'"
 )
 STATIC: Mapping[str, str] = {"work.js": "text/javascript", "work.css": "text/css"}
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, not even escaped."""
 
@@ -49,12 +48,6 @@ def environment() -> jinja2.Environment:
     )
     made.filters.update(size=size_text, amount=amount_text, xml=partial(_NOT_XML.sub, "\ufffd"))
     return made
-
-
-def size_text(number: float) -> str:
-    """Bytes in binary units; an item of 0 bytes too."""
-    unit = min(len(_UNITS) - 1, int(math.log(number, 1024))) if number >= 1 else 0
-    return f"{number / 1024**unit:,.{min(unit, 1)}f} {_UNITS[unit]}"
 
 
 def amount_text(number: int, column: str) -> str:

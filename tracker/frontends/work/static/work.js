@@ -3,7 +3,7 @@
 "use strict";
 
 const ROWS = 20;
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const SVG = "http://www.w3.org/2000/svg";
 const WINDOW = 7200; // seconds over which the rate is averaged
 const MAX_POINTS = 2000;
