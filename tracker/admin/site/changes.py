@@ -7,6 +7,7 @@ import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, create_model
@@ -119,12 +120,13 @@ class Action:
     operation: str
 
 
-def action(handler: Handler, operation: str = "") -> Action:
-    """The parameters of the handler are the fields of the call. Unknown ones are ignored."""
-    _, *parameters = inspect.signature(handler).parameters.values()
+def action(handler: Handler, operation: str = "", **fixed: object) -> Action:
+    """The parameters of the handler are the fields of the call, except the ``fixed`` ones. Unknown fields are
+    ignored."""
+    _, *parameters = (p for p in inspect.signature(handler).parameters.values() if p.name not in fixed)
     fields: Any = {p.name: (p.annotation, ... if p.default is p.empty else p.default) for p in parameters}
     config = ConfigDict(extra="ignore", frozen=True, arbitrary_types_allowed=True)
-    return Action(handler, create_model("Fields", __config__=config, **fields), operation)
+    return Action(partial(handler, **fixed), create_model("Fields", __config__=config, **fields), operation)
 
 
 async def save_torrent(

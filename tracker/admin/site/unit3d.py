@@ -256,28 +256,12 @@ async def put_token(call: SiteCall, user_id: Id, torrent_id: Id) -> None:
     await give_token(call, user_id, await torrent_of_id(call.store, torrent_id))
 
 
-async def put_personal(call: SiteCall, user_id: Id) -> None:
-    await _set_personal(call, user_id, 0)
-
-
-async def remove_personal(call: SiteCall, user_id: Id) -> None:
-    await _set_personal(call, user_id, 1)
-
-
-async def _set_personal(call: SiteCall, user_id: int, factor: float) -> None:
+async def set_personal(call: SiteCall, user_id: Id, factor: int) -> None:
     user = await known_user(call, str(user_id))
     await call.store.users.change_rule(user.passkey, call.rule(PERSONAL, download=factor))
 
 
-async def put_featured(call: SiteCall, torrent_id: Id) -> None:
-    await _set_featured(call, torrent_id, 2, 0)
-
-
-async def remove_featured(call: SiteCall, torrent_id: Id) -> None:
-    await _set_featured(call, torrent_id, 1, 1)
-
-
-async def _set_featured(call: SiteCall, torrent_id: int, upload: float, download: float) -> None:
+async def set_featured(call: SiteCall, torrent_id: Id, upload: int, download: int) -> None:
     torrent = await torrent_of_id(call.store, torrent_id)
     await call.change.touch("torrent", torrent.info_hash.hex())
     await change_torrent_rule(call.store, torrent.info_hash, call.rule(FEATURED, upload, download))
@@ -299,10 +283,10 @@ CALLS = {
     ("PUT", "blacklisted-agents"): action(put_agent, "client.deny"),
     ("DELETE", "blacklisted-agents"): action(remove_agent, "client.undeny"),
     ("PUT", "freeleech-tokens"): action(put_token, "freeleech.give"),
-    ("PUT", "personal-freeleech"): action(put_personal, "user.edit"),
-    ("DELETE", "personal-freeleech"): action(remove_personal, "user.edit"),
-    ("PUT", "featured-torrents"): action(put_featured, "torrent.edit"),
-    ("DELETE", "featured-torrents"): action(remove_featured, "torrent.edit"),
+    ("PUT", "personal-freeleech"): action(set_personal, "user.edit", factor=0),
+    ("DELETE", "personal-freeleech"): action(set_personal, "user.edit", factor=1),
+    ("PUT", "featured-torrents"): action(set_featured, "torrent.edit", upload=2, download=0),
+    ("DELETE", "featured-torrents"): action(set_featured, "torrent.edit", upload=1, download=1),
     ("GET", "stats"): action(show_stats),
 }
 """By method, and path after ``/announce/<key>/``."""
