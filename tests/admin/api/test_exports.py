@@ -135,7 +135,7 @@ async def test_an_export_that_meets_an_unavailable_store_says_so(columns: tuple[
         return Part([{"a": 1}], "f1", 3, 0)
 
     made = await exports.export(read, "x", "", 3, columns)
-    text = b"".join([chunk async for chunk in made["chunks"]]).decode()
+    text = b"".join([chunk async for chunk in made["content"]]).decode()
     assert text.splitlines()[-1] == end
     assert made["headers"] == {"Export-Complete": "yes"}
 

@@ -12,9 +12,9 @@ is the description.
 
 import inspect
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, RootModel, create_model
 
@@ -110,19 +110,11 @@ class Reply(BaseModel):
 
 
 class Download(Reply):
-    """The bytes of a file, sent as they are."""
-
-    content: bytes
-    file_name: str
-    media_type: ClassVar[str]
-
-
-class Export(Reply):
-    """A file of any length, sent as it is made. An error that it does not tell cuts it off, which clients see."""
+    """A file. An iterator is sent as it is made; an error that it does not tell cuts it off, which clients see."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
-    chunks: AsyncIterator[bytes]
+    content: bytes | AsyncIterator[bytes]
     file_name: str
     headers: Mapping[str, str] = {}
     media_type: ClassVar[str]
@@ -195,10 +187,15 @@ class Endpoints:
     ) -> Callable[[H], H]:
         add_rule(method, ROOT + path, Rule(role, operation))
 
+        names = _PLACEHOLDER.findall(path)
+        objects = [KINDS[name] for name in names if name in KINDS and name != "prefix"]
+        missing = f"Unknown {' or '.join(objects)}." if objects else "Not found." if names else ""
+
         def declare(handler: H) -> H:
             hints = inspect.get_annotations(handler, eval_str=True)
             options.setdefault("status", 204 if hints["return"] is None else hints["return"].status_code)
-            options.setdefault("missing", _missing(_PLACEHOLDER.findall(path)))
+            options.setdefault("missing", missing)
+            parameters: Any = {name: (hints[name], ...) for name in names}
             self.all.append(
                 Endpoint(
                     method=method,
@@ -208,7 +205,7 @@ class Endpoints:
                     summary=summary,
                     description=inspect.getdoc(handler) or "",
                     reply=hints["return"],
-                    path_model=_path_model(path, hints),
+                    path_model=create_model("Path", **parameters) if names else None,
                     query=hints.get("query"),
                     body=hints.get("body"),
                     **options,
@@ -217,17 +214,3 @@ class Endpoints:
             return handler
 
         return declare
-
-
-def _missing(parameters: Sequence[str]) -> str:
-    """What status 404 says of a path with these parameters."""
-    objects = [KINDS[name] for name in parameters if name in KINDS and name != "prefix"]
-    return f"Unknown {' or '.join(objects)}." if objects else "Not found." if parameters else ""
-
-
-def _path_model(path: str, hints: Mapping[str, Any]) -> type[BaseModel] | None:
-    names = _PLACEHOLDER.findall(path)
-    if not names:
-        return None
-    fields: Any = {name: (hints[name], ...) for name in names}
-    return cast("type[BaseModel]", create_model("Path", **fields))

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, SkipValidation
 
 from tracker.admin.api import torrents, users
 from tracker.admin.api.changes import FEED_CONFLICT, TorrentQuery, UpdatedSince, UserQuery, updated
-from tracker.admin.api.contract import Body, Call, Endpoints, Export, Query, Reply
+from tracker.admin.api.contract import Body, Call, Download, Endpoints, Query, Reply
 from tracker.admin.api.models import (
     MAX_ROWS,
     Batch,
@@ -58,13 +58,13 @@ Read = Callable[[str, int], Awaitable[Part]]
 """Takes a cursor, and about how many rows to read."""
 
 
-class ListCsv(Export):
+class ListCsv(Download):
     """The rows as CSV."""
 
     media_type: ClassVar[str] = "text/csv"
 
 
-class JsonLines(Export):
+class JsonLines(Download):
     """The rows, one JSON object a line, and the line that ends them."""
 
     media_type: ClassVar[str] = "application/jsonl"
@@ -79,7 +79,7 @@ class UserExport(UserQuery):
 
 
 async def export(read: Read, file_name: str, cursor: str, limit: int, columns: Sequence[str] = ()) -> dict[str, Any]:
-    """The fields of an Export: CSV with ``columns``, else JSON lines. The first part is read here, so that an invalid
+    """The fields of a Download: CSV with ``columns``, else JSON lines. The first part is read here, so that an invalid
     request is refused."""
     first = await _whole(read, cursor, limit)
     if not first.cursor:
@@ -88,8 +88,8 @@ async def export(read: Read, file_name: str, cursor: str, limit: int, columns: S
         answer = "unknown"
     else:
         answer = "yes" if first.total - (first.first or 0) <= limit else "no"
-    chunks = _chunks(read, first, cursor, limit, columns)
-    return {"chunks": chunks, "file_name": file_name, "headers": {COMPLETE: answer}}
+    content = _chunks(read, first, cursor, limit, columns)
+    return {"content": content, "file_name": file_name, "headers": {COMPLETE: answer}}
 
 
 async def _whole(read: Read, cursor: str, count: int) -> Part:

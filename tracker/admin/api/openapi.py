@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from tracker import __version__
-from tracker.admin.api.contract import ROOT, Body, Download, Endpoint, Endpoints, Export, Reply
+from tracker.admin.api.contract import ROOT, Body, Download, Endpoint, Endpoints, Reply
 from tracker.admin.api.reading import IDEMPOTENCY_KEY, JSON, SHARDS_UNAVAILABLE, media_type
 from tracker.admin.auth.auth import CSRF_HEADER, RULES
 from tracker.admin.http.cookies import COOKIE
@@ -109,7 +109,7 @@ def _schemas(endpoints: Iterable[Endpoint]) -> tuple[dict[type[BaseModel], Schem
     """(the reference to each model, all schemas by name)."""
     wanted: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {(ProblemDetails, "serialization"): None}
     for endpoint in endpoints:
-        if endpoint.reply is not None and not issubclass(endpoint.reply, (Download, Export)):
+        if endpoint.reply is not None and not issubclass(endpoint.reply, Download):
             wanted[endpoint.reply, "serialization"] = None
         if endpoint.body is not None:
             wanted[endpoint.body, "validation"] = None
@@ -194,7 +194,7 @@ def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
 def _success(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) -> Schema:
     if endpoint.reply is None:
         return {"description": "Done."}
-    if issubclass(endpoint.reply, (Download, Export)):
+    if issubclass(endpoint.reply, Download):
         content = {endpoint.reply.media_type: {"schema": {"type": "string", "format": "binary"}}}
     else:
         content = {JSON: {"schema": references[endpoint.reply]}}

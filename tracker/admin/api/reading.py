@@ -14,7 +14,7 @@ from multidict import MultiDict, MultiMapping
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tracker.admin.api.contract import ROOT, Body, BodyModel, Call, Download, Endpoint, Export, Form, Lines, Reply
+from tracker.admin.api.contract import ROOT, Body, BodyModel, Call, Download, Endpoint, Form, Lines, Reply
 from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.recording import CHANGE, note_created, touch_named
 from tracker.admin.context import AdminContext
@@ -74,7 +74,12 @@ async def _body(model: BodyModel, request: web.Request) -> Body | Form | Lines:
         except UnicodeDecodeError:
             raise Problem(400, detail="the body is not UTF-8 text") from None
     if issubclass(model, Form):
-        return _checked(model, _fields(request.headers["Content-Type"], data), "body")
+        try:
+            found = parse_form(request.headers["Content-Type"], data)
+        except ValueError:
+            raise Problem(400, detail="malformed form body") from None
+        contents = MultiDict((name, field.content if isinstance(field, File) else field) for name, field in found)
+        return _checked(model, _single(contents, "body"), "body")
     return _json(model, data)
 
 
@@ -99,16 +104,6 @@ def _check_names(data: bytes) -> None:
         return  # the model says so
     if isinstance(found, dict) and len(found) > _MAX_NAMES:
         raise invalid([("body", "", "too many fields")])
-
-
-def _fields(content_type: str, data: bytes) -> dict[str, Any]:
-    """The fields of a form: texts, and contents of files."""
-    try:
-        found = parse_form(content_type, data)
-    except ValueError:
-        raise Problem(400, detail="malformed form body") from None
-    contents = [(name, field.content if isinstance(field, File) else field) for name, field in found]
-    return _single(MultiDict(contents), "body")
 
 
 def _single(values: MultiMapping[Any], place: Place) -> dict[str, Any]:
@@ -221,11 +216,9 @@ def _response(endpoint: Endpoint, reply: Reply | None, missing: Collection[int])
     """``missing``: the unavailable shards, and the main store, which the reply leaves out."""
     if reply is None:
         return web.Response(status=204)
-    if isinstance(reply, (Download, Export)):
-        disposition = f'attachment; filename="{reply.file_name}"'
-        headers = {"Content-Disposition": disposition, **getattr(reply, "headers", {})}
-        body = reply.content if isinstance(reply, Download) else reply.chunks
-        return web.Response(body=body, content_type=reply.media_type, headers=headers)
+    if isinstance(reply, Download):
+        headers = {"Content-Disposition": f'attachment; filename="{reply.file_name}"', **reply.headers}
+        return web.Response(body=reply.content, content_type=reply.media_type, headers=headers)
     headers = {}
     if endpoint.location:
         headers["Location"] = ROOT + endpoint.location.format(reply=reply)
