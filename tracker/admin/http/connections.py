@@ -48,17 +48,6 @@ JSON_FILE = 'attachment; filename="api.json"'
 """Browsers neither render JSON as a page nor save it under a name from the URL."""
 
 
-def add_headers(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Add the headers to a response about to be sent. Responses without Cache-Control are not cached."""
-    response.headers.update(HEADERS)
-    if came_by_tls(request):
-        response.headers["Strict-Transport-Security"] = TLS_ONLY
-    if response.content_type in JSON_TYPES:
-        response.headers.setdefault("Content-Disposition", JSON_FILE)
-    response.headers.setdefault("Cache-Control", "no-store")
-    response.headers.popall("Server", None)
-
-
 MAX_ANONYMOUS_BODIES = 16
 """Max unfinished bodies of unauthenticated clients. A sign-in form usually arrives together with its head."""
 PROBES = frozenset({"/health", "/ready"})
@@ -80,11 +69,18 @@ class Limits:
 
 
 class Request(web.Request):
-    """Adds the security headers to every response, also to those without a route."""
+    """Adds the security headers to every response, also to those without a route. Responses without Cache-Control are
+    not cached."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         await super()._prepare_hook(response)
-        add_headers(self, response)
+        response.headers.update(HEADERS)
+        if came_by_tls(self):
+            response.headers["Strict-Transport-Security"] = TLS_ONLY
+        if response.content_type in JSON_TYPES:
+            response.headers.setdefault("Content-Disposition", JSON_FILE)
+        response.headers.setdefault("Cache-Control", "no-store")
+        response.headers.popall("Server", None)
 
 
 class Connection(GuardedConnection):
@@ -201,7 +197,7 @@ async def _handle(handler: Handler, limits: Limits, request: web.Request) -> web
         if "Authorization" not in request.headers and not cookie_of(request):
             mark_anonymous(request)
         loop = asyncio.get_running_loop()
-        timers.append(loop.call_later(limits.anonymous_body_seconds, _time_out_anonymous_body, request, connection))
+        timers.append(loop.call_later(limits.anonymous_body_seconds, _time_out_body, request, connection))
         timers.append(loop.call_later(limits.body_seconds, _time_out_body, request))
     try:
         return await handler(request)
@@ -243,11 +239,7 @@ def check_size(request: web.Request, max_bytes: int) -> None:
         raise web.HTTPRequestEntityTooLarge(max_size=max_bytes, actual_size=size)
 
 
-def _time_out_anonymous_body(request: web.Request, connection: Connection) -> None:
-    if not connection.authenticated:
-        _time_out_body(request)
-
-
-def _time_out_body(request: web.Request) -> None:
-    if not request.content.is_eof():
+def _time_out_body(request: web.Request, anonymous: Connection | None = None) -> None:
+    """``anonymous``: the connection of a body that an authenticated client has more time for."""
+    if not (request.content.is_eof() or (anonymous is not None and anonymous.authenticated)):
         request.content.set_exception(Problem(408, detail="request body timed out", headers={"Connection": "close"}))
