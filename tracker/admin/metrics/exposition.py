@@ -61,8 +61,7 @@ class StoreReadings:
 
     up: bool = True
     values: dict[Source, float] = field(default_factory=dict)
-    histograms: dict[str, tuple[Sequence[float], Histogram]] = field(default_factory=dict)
-    """Bounds and counts, by metric."""
+    histograms: Histograms = field(default_factory=dict)
 
     def put(self, metric: str, value: float, *labels: str) -> None:
         self.values[metric, labels] = value
@@ -153,7 +152,7 @@ async def _work(store: Store, readings: StoreReadings) -> None:
         took.counts = [a + b for a, b in zip(took.counts, found.durations, strict=True)]
         took.sum += found.duration_sum
     if names:
-        readings.histograms["tracker_work_claim_seconds"] = CLAIM_SECONDS, took
+        readings.histograms["tracker_work_claim_seconds", ()] = CLAIM_SECONDS, took
 
 
 async def _memory(store: Store, readings: StoreReadings) -> None:
@@ -198,8 +197,7 @@ class Scrape(Collector):
             for name, found in self.snapshot.histograms.items()
             if name in HISTOGRAMS
         }
-        histograms |= {(name, ()): each for name, each in self.store.histograms.items()}
-        yield from _families(values, histograms)
+        yield from _families(values, histograms | self.store.histograms)
 
 
 def about(context: AdminContext, started: float) -> dict[Source, float]:
