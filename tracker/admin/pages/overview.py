@@ -248,20 +248,17 @@ class OverviewPage(Pages):
         full = self._streams.total() >= limits.streams or self._streams[name] >= limits.streams_per_token
         if full or stopping.is_set():
             raise Problem(503, detail="too many open event streams", headers={"Retry-After": "5"})
-        self._streams[name] += 1
-        try:
-            return await self._stream(request, stopping)
-        finally:
-            self._streams -= Counter([name])
-
-    async def _stream(self, request: web.Request, stopping: asyncio.Event) -> web.StreamResponse:
         response = web.StreamResponse()
         response.content_type = "text/event-stream"
         response.headers["X-Accel-Buffering"] = "no"  # otherwise nginx buffers events
-        await response.prepare(request)
-        with suppress(ConnectionError, TimeoutError):
-            await _send(response, b"retry: %d\n\n" % RECONNECT_MILLISECONDS)
-            await self._events(request, response, stopping)
+        self._streams[name] += 1
+        try:
+            await response.prepare(request)
+            with suppress(ConnectionError, TimeoutError):
+                await _send(response, b"retry: %d\n\n" % RECONNECT_MILLISECONDS)
+                await self._events(request, response, stopping)
+        finally:
+            self._streams -= Counter([name])
         return response
 
     async def _events(self, request: web.Request, response: web.StreamResponse, stopping: asyncio.Event) -> None:
