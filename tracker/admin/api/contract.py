@@ -61,25 +61,25 @@ class Call:
         return {} if self.sees_secrets else {"address": None}
 
 
-class Query(BaseModel):
-    """A query string. Unknown names are refused, so that typing errors show."""
+class _Strict(BaseModel):
+    """Unknown names are refused, so that typing errors show."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Body(BaseModel):
-    """A JSON object. Unknown names are refused."""
+class Query(_Strict):
+    """A query string."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+
+class Body(_Strict):
+    """A JSON object."""
 
     max_bytes: ClassVar[int] = 65_536
     """A valid body has at most half of this. Listing the errors of a larger body would take seconds."""
 
 
-class Form(BaseModel):
+class Form(_Strict):
     """A body of multipart/form-data; fields of type bytes are files."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Lines(RootModel[str]):

@@ -18,11 +18,11 @@ from tracker.admin.api.models import (
     reply_of,
 )
 from tracker.admin.api.torrents import known
+from tracker.admin.api.users import given
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import existing
 from tracker.operations.torrents import change_torrent_rule
 from tracker.store.schema.multipliers import (
-    MULTIPLIERS,
     RULE_NAME,
     RuleChange,
     Rules,
@@ -231,7 +231,7 @@ async def groups_show(call: Call, group_id: GroupIdText) -> GroupRow:
 async def groups_replace(call: Call, group_id: GroupIdText, body: GroupFields) -> GroupRow:
     """Omitted and null fields get their defaults. Applies from the next announce of all users of the group. There are
     at most 200 groups."""
-    await _save(call, group_id, body, replace=True)
+    await call.store.groups.save(int(group_id), given(call, body), replace=True)
     return await groups_show(call, group_id)
 
 
@@ -239,7 +239,7 @@ async def groups_replace(call: Call, group_id: GroupIdText, body: GroupFields) -
 async def edit(call: Call, group_id: GroupIdText, body: GroupFields) -> GroupRow:
     """Omitted and null fields are unchanged."""
     await groups_show(call, group_id)
-    await _save(call, group_id, body, replace=False)
+    await call.store.groups.save(int(group_id), given(call, body), replace=False)
     return await groups_show(call, group_id)
 
 
@@ -247,13 +247,6 @@ async def edit(call: Call, group_id: GroupIdText, body: GroupFields) -> GroupRow
 async def delete(call: Call, group_id: GroupIdText) -> None:
     """Its users keep the number, without rules."""
     existing(await call.store.groups.delete(int(group_id)), "group")
-
-
-async def _save(call: Call, group_id: str, body: GroupFields, *, replace: bool) -> None:
-    """Raises ClientError."""
-    fields = join_ends(body.model_dump(exclude_none=True))
-    refuse_ended((fields[name] for name in MULTIPLIERS if name in fields), call.context.clock())
-    await call.store.groups.save(int(group_id), fields, replace=replace)
 
 
 def _row(group: Group) -> GroupRow:

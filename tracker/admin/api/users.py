@@ -163,9 +163,9 @@ def fields_of(user: User) -> dict[str, Any]:
     return {"user_id": user.user_id, **user.settable()}
 
 
-def _given(call: Call, body: UserFields) -> dict[str, Any]:
-    """Those of FIELDS that are given. Raises ClientError for the end of a multiplier without the multiplier, and for
-    one in the past."""
+def given(call: Call, body: Body) -> dict[str, Any]:
+    """The fields of a user or a group that are given. Raises ClientError for the end of a multiplier without the
+    multiplier, and for one in the past."""
     fields = join_ends(body.model_dump(exclude_none=True, exclude={"user_id", "passkey"}))
     refuse_ended((fields[name] for name in MULTIPLIERS if name in fields), call.context.clock())
     return fields
@@ -198,7 +198,7 @@ async def part(call: Call, query: UserQuery, cursor: str, count: int) -> Part:
 @endpoints.post("/users", "Add a user", "user.add", status=201, conflict="The ID or the passkey is taken.")
 async def create(call: Call, body: UserNew) -> Passkey:
     """The response contains the passkey."""
-    return _passkey(call, await call.store.users.add(body.user_id, body.passkey, **_given(call, body)))
+    return _passkey(call, await call.store.users.add(body.user_id, body.passkey, **given(call, body)))
 
 
 @endpoints.post("/users/lookup", "Find a user by passkey", "", missing="Unknown user.")
@@ -239,7 +239,7 @@ async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
     users = call.store.users
     if body.user_id not in (None, user_id):
         raise ClientError("the id of a user cannot be changed")
-    fields = _given(call, body)
+    fields = given(call, body)
     checked_fields(fields)  # before the passkey is replaced
     if body.passkey is not None:
         user = await _known(call, user_id)
