@@ -218,30 +218,27 @@ class OverviewPage(Pages):
     @get("/", "overview.html")
     async def show(self, request: web.Request) -> dict[str, Any]:
         """Without the store the page shows the problem, and recovers with the store."""
-        problems = list(self._context.problems())
-        variables: dict[str, Any] = {
+        problems, reading = list(self._context.problems()), await self._read()
+        return {
             "range": RANGES.get(request.query.get("range", ""), RANGES["2m"]),
             "ranges": RANGES.values(),
             "server": self._context.server,
             "listen": self._context.listening,
             "announce_urls": announce_urls(self._context, request.host),
-            "texts": {},
-            "tones": {},
-            "failures": [],
-            "outage": "",
-            "fresh": False,
+            "texts": texts(reading) if reading else {},
+            "tones": tones(reading) if reading else {},
+            "failures": reading.failures if reading else [],
+            "outage": "" if reading or problems or self._store.shards.notices() else UNAVAILABLE,
+            "fresh": reading is not None and not reading.totals["requests"],
             "problems": problems,
         }
+
+    async def _read(self) -> OverviewReading | None:
+        """None without the store."""
         try:
-            reading = await self._latest_reading.latest()
+            return await self._latest_reading.latest()
         except (StoreUnavailable, RedisError):
-            return variables | {"outage": "" if problems or self._context.store.shards.notices() else UNAVAILABLE}
-        return variables | {
-            "texts": texts(reading),
-            "tones": tones(reading),
-            "failures": reading.failures,
-            "fresh": not reading.totals["requests"],
-        }
+            return None
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         stopping, name, limits = request.app[STOPPING], request[IDENTITY].name, self._limits
@@ -275,10 +272,9 @@ class OverviewPage(Pages):
                     await stopping.wait()
 
     async def _event(self) -> bytes:
-        problems, notices = list(self._context.problems()), self._context.store.shards.notices()
-        try:
-            reading = await self._latest_reading.latest()
-        except (StoreUnavailable, RedisError):
+        problems, notices = list(self._context.problems()), self._store.shards.notices()
+        reading = await self._read()
+        if reading is None:
             outage = "" if problems or notices else UNAVAILABLE
             return _encoded("unavailable", {"problems": problems, "notices": notices, "text": outage})
         figures = {

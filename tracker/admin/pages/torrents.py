@@ -13,10 +13,10 @@ from tracker.admin.context import announce_urls
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, page_number, read_form, read_rule, turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
-from tracker.admin.pages.world import readable
+from tracker.admin.pages.world import info_hash_of, readable
 from tracker.admin.world import country_name
-from tracker.bittorrent import InfoHash, parse_info_hash
-from tracker.errors import ClientError, NotFound, existing
+from tracker.bittorrent import InfoHash
+from tracker.errors import ClientError, existing
 from tracker.operations import service
 from tracker.operations.peers import PeerView, format_prefix, peer_views
 from tracker.operations.torrents import (
@@ -352,10 +352,7 @@ class TorrentPage(Pages):
 
 
 def _info_hash(request: web.Request) -> InfoHash:
-    try:
-        return parse_info_hash(request.match_info["info_hash"])
-    except ClientError as error:
-        raise NotFound("unknown torrent") from error
+    return existing(info_hash_of(request.match_info["info_hash"]), "torrent")
 
 
 def _address(info_hash: InfoHash) -> str:

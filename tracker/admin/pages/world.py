@@ -177,20 +177,21 @@ class WorldPages(Pages):
         return await self._torrents(entries) if board == "torrents" else [_place(one, board) for one in entries]
 
     async def _torrents(self, entries: Sequence[LeaderboardEntry]) -> list[Line]:
-        hashes = [found for entry in entries if (found := _info_hash(entry.name)) is not None]
+        hashes = [found for entry in entries if (found := info_hash_of(entry.name)) is not None]
         known = {each.info_hash: each for each in await self._store.torrents.get_all(hashes)}
         return [_torrent(entry, known) for entry in entries]
 
 
-def _info_hash(text: str) -> InfoHash | None:
+def info_hash_of(text: str) -> InfoHash | None:
+    """None for text that is no info hash."""
     try:
         return parse_info_hash(text)
-    except ClientError:  # written by another program
+    except ClientError:
         return None
 
 
 def _torrent(entry: LeaderboardEntry, known: Mapping[InfoHash, Torrent]) -> Line:
-    info_hash = _info_hash(entry.name)
+    info_hash = info_hash_of(entry.name)
     found = None if info_hash is None else known.get(info_hash)
     if found is None:
         return Line(entry.name, "" if info_hash is None else "no longer registered", entry.users)
