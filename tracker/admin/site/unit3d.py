@@ -25,7 +25,7 @@ from tracker.errors import existing
 from tracker.operations.peers import to_integer
 from tracker.operations.torrents import change_torrent_rule, torrent_fields
 from tracker.store.schema.multipliers import Multiplier, Rules
-from tracker.store.torrents.records import Enabled, Peer, Torrent
+from tracker.store.torrents.records import Peer, Torrent
 from tracker.store.torrents.torrents import MAX_OWN_ID
 from tracker.store.users.fields import Value
 from tracker.store.users.peers import SEEDER_SHARE, Lists
@@ -76,17 +76,14 @@ async def put_torrent(
     upload_factor: Factor,
 ) -> None:
     """``seeders`` and ``leechers`` are not read: the tracker counts its own."""
-    enabled, reason = _switch(status, is_deleted=is_deleted)
-    fields = torrent_fields(enabled=enabled, reason=reason, snatches=times_completed)
+    if is_deleted:
+        fields = torrent_fields(enabled=False, reason=DELETED, snatches=times_completed)
+    elif status == 1:
+        fields = torrent_fields(enabled=True, reason="", snatches=times_completed)
+    else:
+        fields = torrent_fields(enabled="pending", reason=WAITING[status], snatches=times_completed)
     rule = call.rule("", upload_factor / 100, download_factor / 100)
     await save_torrent(call, id, info_hash, fields, rule)
-
-
-def _switch(status: Status, *, is_deleted: bool) -> tuple[Enabled, str]:
-    """Whether announces are accepted, and what clients show."""
-    if is_deleted:
-        return False, DELETED
-    return (True, "") if status == 1 else ("pending", WAITING[status])
 
 
 async def remove_torrent(call: SiteCall, id: Id, info_hash: Hash) -> None:
@@ -124,7 +121,9 @@ async def _peers(call: SiteCall, torrent: Torrent) -> dict[str, Mapping[str, obj
     cursor: int | None = None
     while cursor != 0 and len(found) < MAX_PEERS:
         cursor, peers = await call.store.torrents.peers(torrent, cursor or 0, _PEERS_A_CALL)
-        found |= {f"{_number(peer, 'user_id')}-{peer.peer_id.hex()}": _peer(peer, hidden) for peer in peers}
+        found |= {
+            f"{to_integer(peer.fields.get('user_id'))}-{peer.peer_id.hex()}": _peer(peer, hidden) for peer in peers
+        }
     return found
 
 
@@ -136,14 +135,10 @@ def _peer(peer: Peer, hidden: Collection[str]) -> Mapping[str, object]:
         "is_seeder": peer.seeding,
         "is_active": True,
         "is_visible": peer.fields.get("user_id") not in hidden,
-        "updated_at": _number(peer, "last_announce"),
-        "uploaded": _number(peer, "uploaded"),
-        "downloaded": _number(peer, "downloaded"),
+        "updated_at": to_integer(peer.fields.get("last_announce")),
+        "uploaded": to_integer(peer.fields.get("uploaded")),
+        "downloaded": to_integer(peer.fields.get("downloaded")),
     }
-
-
-def _number(peer: Peer, name: str) -> int:
-    return to_integer(peer.fields.get(name))
 
 
 # Users, groups and their rules
