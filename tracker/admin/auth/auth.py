@@ -25,7 +25,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -47,35 +47,6 @@ from tracker.wire.proxy import TrustedProxies, client_address
 REMEMBERED_SECONDS = 900.0
 """Time since the last successful lookup."""
 MAX_REMEMBERED = 16
-
-Owner = TypeVar("Owner")
-
-
-class MetricsAuthCache(Generic[Owner]):
-    """``clock`` returns monotonic seconds. Secrets are kept as SHA-256 hashes."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._known: OrderedDict[bytes, tuple[float, Owner]] = OrderedDict()
-
-    def note(self, secret: str, owner: Owner | None) -> None:
-        """Record a lookup: ``secret`` belongs to ``owner``; None: to no one."""
-        self._known.pop(_digest(secret), None)
-        if owner is not None:
-            self._known[_digest(secret)] = self._clock(), owner
-            if len(self._known) > MAX_REMEMBERED:
-                self._known.popitem(last=False)
-
-    def recall(self, secret: str) -> Owner | None:
-        """The owner of ``secret``, as of a recent lookup; else None."""
-        noted, owner = self._known.get(_digest(secret), (0.0, None))
-        return owner if owner is not None and self._clock() - noted <= REMEMBERED_SECONDS else None
-
-
-def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
-
-
 CSRF_HEADER = "X-CSRF-Token"
 CSRF_FIELD = "csrf"
 SIGN_IN = "/sign-in"
@@ -115,7 +86,9 @@ class Access:
     def __init__(self, tokens: Tokens, clock: Callable[[], float], proxies: TrustedProxies | None = None) -> None:
         """``clock`` returns monotonic seconds. ``proxies``: whose forwarding headers tell the client's address."""
         self.attempts = Attempts(clock)
-        self._metrics_auth_cache: MetricsAuthCache[Identity] = MetricsAuthCache(clock)
+        self._clock = clock
+        self._readers: OrderedDict[bytes, tuple[float, Identity]] = OrderedDict()
+        """Of /metrics, by SHA-256 of address and secret, with the time of the last lookup."""
         self._tokens = tokens
         self._proxies = proxies if proxies is not None else TrustedProxies()
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
@@ -177,15 +150,20 @@ class Access:
         if not secret or request.method not in SAFE_METHODS:
             return await self.identify(request)
         # The token may be valid for some addresses only.
-        caller = f"{self.address_of(request).hex()} {secret}"
+        caller = f"{self.address_of(request).hex()} {secret}".encode("utf-8", "surrogateescape")
+        reader = hashlib.sha256(caller).digest()
         try:
             identity = await self.identify(request)
         except StoreUnavailable:
-            identity = self._metrics_auth_cache.recall(caller)
-            if identity is None:
+            noted, identity = self._readers.get(reader, (0.0, None))
+            if identity is None or self._clock() - noted > REMEMBERED_SECONDS:
                 raise
-        else:
-            self._metrics_auth_cache.note(caller, identity)
+            return identity
+        self._readers.pop(reader, None)
+        if identity is not None:
+            self._readers[reader] = self._clock(), identity
+            if len(self._readers) > MAX_REMEMBERED:
+                self._readers.popitem(last=False)
         return identity
 
     def _unknown(self, request: web.Request) -> Exception:
@@ -335,14 +313,10 @@ class Hosts:
         if name is None or not (name[0] in self._names or (local and name[0] == _host(local))):
             raise Problem(421, detail="unknown host name; add it to TRACKER_ADMIN__HOSTS")
         if method not in SAFE_METHODS:
-            self._check_origin(headers, given[0])
-
-    def _check_origin(self, headers: MultiMapping[str], host: str) -> None:
-        origins = headers.getall("Origin", [])
-        site = headers.get("Sec-Fetch-Site", "same-origin")
-        ours = all(self._is_ours(origin, host) for origin in origins)
-        if not ours or site not in ("same-origin", "none"):
-            raise Problem(403, detail="cross-site request refused")
+            site = headers.get("Sec-Fetch-Site", "same-origin")
+            is_ours = all(self._is_ours(origin, given[0]) for origin in headers.getall("Origin", []))
+            if not is_ours or site not in ("same-origin", "none"):
+                raise Problem(403, detail="cross-site request refused")
 
     def _is_ours(self, origin: str, host: str) -> bool:
         """Whether a page with this origin was served by this port: under the host and port it now sends to. A proxy may
