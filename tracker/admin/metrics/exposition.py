@@ -7,7 +7,9 @@ meanwhile, a part of its own. docs/metrics.md lists the metrics and describes ac
 import asyncio
 import platform
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -73,19 +75,13 @@ async def read_store(store: Store, seconds: float = READ_SECONDS) -> StoreReadin
     try:
         async with asyncio.timeout(seconds):
             for part in (_totals, _peers, _sizes, _changes, _scores, _jobs, _work, _memory):
-                await _read(part, store, readings)
+                # A key of a wrong type, or a forbidden command, drops only the values of its part; so does the main
+                # store of several shards that is unavailable.
+                with suppress(RedisError, ValueError):
+                    await store.shards.main_or(part(store, readings), None)
     except (StoreUnavailable, TimeoutError):
         readings.up = False
     return readings
-
-
-async def _read(part: Callable[[Store, StoreReadings], Awaitable[None]], store: Store, readings: StoreReadings) -> None:
-    """A key of a wrong type, or a forbidden command, drops only its own values; so does the main store of several
-    shards that is unavailable."""
-    try:
-        await store.shards.main_or(part(store, readings), None)
-    except (RedisError, ValueError):
-        return
 
 
 async def _totals(store: Store, readings: StoreReadings) -> None:
@@ -218,9 +214,9 @@ def about(context: AdminContext, started: float) -> dict[Source, float]:
     return values
 
 
-def _counted(snapshot: Snapshot) -> dict[Source, float]:
+def _counted(snapshot: Snapshot) -> Mapping[Source, float]:
     counts = snapshot.counts
-    values: dict[Source, float] = {source: counts.get(name, 0) for name, source in COUNTED.items()}
+    values = Counter({source: counts.get(name, 0) for name, source in COUNTED.items()})
     for name, number in counts.items():
         source = None if name in COUNTED else _source(name)
         if source is None:
@@ -228,7 +224,7 @@ def _counted(snapshot: Snapshot) -> dict[Source, float]:
         if source[0] == "tracker_job_changes_total":  # so that the first failure of a queue shows as an increase
             for status in STATUSES:
                 values.setdefault((source[0], (source[1][0], status)), 0)
-        _add(values, source, number)
+        values[source] += number
     return _capped(values)
 
 
@@ -243,13 +239,9 @@ def _source(name: str) -> Source | None:
     return None
 
 
-def _add(values: dict[Source, float], source: Source, number: float) -> None:
-    values[source] = values.get(source, 0) + number
-
-
-def _capped(values: dict[Source, float]) -> dict[Source, float]:
+def _capped(values: Counter[Source]) -> Counter[Source]:
     """Bounds the number of labels. The first ones keep theirs, so that no counter decreases."""
-    kept: dict[Source, float] = {}
+    kept: Counter[Source] = Counter()
     limits = {"tracker_failures_total": MAX_REASONS, "tracker_job_changes_total": MAX_QUEUES}
     known: dict[str, set[str]] = {metric: set() for metric in limits}
     for (metric, labels), number in values.items():
@@ -259,7 +251,7 @@ def _capped(values: dict[Source, float]) -> dict[Source, float]:
                 known[metric].add(labels[0])
             else:
                 shown = ("other", *labels[1:])
-        _add(kept, (metric, shown), number)
+        kept[metric, shown] += number
     return kept
 
 
