@@ -92,9 +92,10 @@ async def remove_torrent(call: SiteCall, id: Id, info_hash: Hash) -> None:
 
 async def show_torrent(call: SiteCall, id: int) -> Mapping[str, object]:
     torrent = await torrent_of_id(call.store, id)
+    waiting = [number for number, reason in WAITING.items() if reason == torrent.reason]
     return {
         "id": id,
-        "status": _status(torrent),
+        "status": STATUSES[waiting[0] if waiting else int(not torrent.pending)],
         "is_deleted": not torrent.enabled and torrent.reason == DELETED,
         "peers": await _peers(call, torrent),
         "seeders": torrent.seeders,
@@ -103,11 +104,6 @@ async def show_torrent(call: SiteCall, id: int) -> Mapping[str, object]:
         "download_factor": _percent(torrent.download_multiplier),
         "upload_factor": _percent(torrent.upload_multiplier),
     }
-
-
-def _status(torrent: Torrent) -> str:
-    waiting = [number for number, reason in WAITING.items() if reason == torrent.reason]
-    return STATUSES[waiting[0] if waiting else int(not torrent.pending)]
 
 
 def _percent(rules: Rules) -> int:
