@@ -60,11 +60,6 @@ class AdminContext:
     batches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_BATCHES))
 
     @property
-    def places_type(self) -> str:
-        """The type of the GeoIP database in use, whose licence may ask for an attribution; empty without one."""
-        return found.database_type if (found := self.places.describe()) else ""
-
-    @property
     def torrent_files(self) -> TorrentFiles:
         settings = self.settings
         return TorrentFiles(settings.data.directory, enabled=settings.torrents.keep_files)

@@ -79,7 +79,6 @@ HashOfAnyLength = Annotated[
         examples=["c12fe1c06bba254a9dc9f519b335aa7c1367a88a"],
     ),
 ]
-_SHOWN: dict[str, Any] = {"enabled": None, "hybrid_of": str | None, "hybrid": str | None}
 _FIELDS = record_fields(Torrent)
 _ROW = [name for name in _FIELDS if name != "enabled"]
 SnatchCount = Annotated[
@@ -87,7 +86,7 @@ SnatchCount = Annotated[
 ]
 
 
-@reply_of(Torrent, **_SHOWN)
+@reply_of(Torrent, enabled=None, hybrid_of=str | None, hybrid=str | None)
 class TorrentRow(Reply):
     """A torrent with its statistics."""
 

@@ -20,9 +20,7 @@ def setup(app: web.Application) -> None:
 _PAGES: Sequence[type[Pages]] = (
     overview.OverviewPage,
     history.HistoryPages,
-    history.FailurePages,
     torrents.TorrentPages,
-    torrents.DenyListPage,
     torrents.TorrentPage,
     users.UserPages,
     users.UserPage,
@@ -32,8 +30,6 @@ _PAGES: Sequence[type[Pages]] = (
     jobs.JobPages,
     clients.ClientPages,
     system.SystemPages,
-    system.TokenPage,
-    system.AuditPage,
 )
 
 

@@ -99,18 +99,11 @@ def ago(at: float | None, now: float | None = None) -> Markup | str:
     if then is None or at is None:
         return NOTHING
     seconds = (time.time() if now is None else now) - at
-    text = "now" if abs(seconds) < 1 else _distance(seconds)
+    far = next((f"{abs(seconds) / length:.0f} {unit}" for unit, length in _SPANS if abs(seconds) >= length), "")
+    text = "now" if not far else f"{far} ago" if seconds > 0 else f"in {far}"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         then.isoformat(), then.strftime("%Y-%m-%d %H:%M:%S UTC"), text
     )
-
-
-def _distance(seconds: float) -> str:
-    for unit, length in _SPANS:
-        if abs(seconds) >= length:
-            text = f"{abs(seconds) / length:.0f} {unit}"
-            return f"{text} ago" if seconds > 0 else f"in {text}"
-    return "now"
 
 
 def _utc(at: float | None) -> datetime | None:

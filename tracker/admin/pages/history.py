@@ -121,16 +121,13 @@ class HistoryPages(Pages):
     @get("/history", "history.html")
     async def show(self, request: web.Request) -> dict[str, Any]:
         """The query has ``range``, or ``since`` and ``until`` (epoch s); and ``by``."""
-        shown = shown_of(request, self._clock(), await self._default())
+        now, slices = self._clock(), await self._store.counters.series("announces", 900)
+        # The default: the shortest range, of hours, that has all announces of a young tracker.
+        is_young = not slices or slices[0][0] >= now - _YOUNG.seconds
+        shown = shown_of(request, now, _YOUNG if is_young else _DEFAULT)
         has_users = self._context.settings.users.private != "off"
         charts = [chart for chart in CHARTS.values() if chart.name != "users" or has_users]
         return {"charts": charts, "units": UNITS, **_variables(shown, shown.window())}
-
-    async def _default(self) -> Range:
-        """The shortest range, of hours, that has all announces of a young tracker."""
-        slices = await self._store.counters.series("announces", 900)
-        young = self._clock() - _YOUNG.seconds
-        return _DEFAULT if slices and slices[0][0] < young else _YOUNG
 
     @get("/history/{chart}.json")
     async def data(self, request: web.Request) -> web.Response:
@@ -144,31 +141,15 @@ class HistoryPages(Pages):
         chart, shown = _chart(request), shown_of(request, self._clock())
         lines, window = chart.lines_by(shown.by), shown.window(chart.min_step)
         slices = await history.read(self._store.counters, lines, window, shown.now)
-        rows = _rows(chart.unit, lines, slices)
-        return {"chart": chart, "lines": lines, "rows": rows, **_variables(shown, window)}
+        written, last = FORMATS[chart.unit], len(slices.starts) - 1
+        rows = [  # (start, whether the slice has not ended, values)
+            (start, slices.incomplete and place == last, [written(slices.values[e.name][place]) for e in lines])
+            for place, start in enumerate(slices.starts)
+        ]
+        return {"chart": chart, "lines": lines, "rows": rows[::-1], **_variables(shown, window)}
 
-
-def _chart(request: web.Request) -> Chart:
-    return existing(CHARTS.get(request.match_info["chart"]), "chart")
-
-
-def _variables(shown: Shown, window: Window) -> Mapping[str, Any]:
-    return {"shown": shown, "window": window, "ranges": RANGES.values(), "parts": PARTS, "links": shown.links()}
-
-
-def _rows(unit: Unit, lines: Sequence[Line], slices: Slices) -> list[tuple[int, bool, list[str]]]:
-    """(start, whether the slice has not ended, values), newest first."""
-    written, last = FORMATS[unit], len(slices.starts) - 1
-    rows = [
-        (start, slices.incomplete and place == last, [written(slices.values[e.name][place]) for e in lines])
-        for place, start in enumerate(slices.starts)
-    ]
-    return rows[::-1]
-
-
-class FailurePages(Pages):
     @get("/failures", "failure.html")
-    async def show(self, request: web.Request) -> dict[str, Any]:
+    async def failure(self, request: web.Request) -> dict[str, Any]:
         """The query has ``reason``, and ``range`` as on the pages of the past."""
         store, reason = self._store, request.query.get("reason", "")
         total = existing((await store.counters.failures()).get(reason), "reason")
@@ -197,12 +178,20 @@ class FailurePages(Pages):
         return [(parted(member)[0], count) for member, count in board if parted(member)[1] == kept]
 
     @get("/failures/chart.json")
-    async def data(self, request: web.Request) -> web.Response:
+    async def failure_data(self, request: web.Request) -> web.Response:
         now, reason = self._clock(), request.query.get("reason", "")
         lines = (Line("failures", "Refused", (f"failures.{reason}",)),)
         slices = await history.read(self._store.counters, lines, shown_of(request, now).window(), now)
         chart = Chart("failures", "Refused requests", "per second", lines)
         return web.Response(body=orjson.dumps(chart_data(chart, slices)), content_type="application/json")
+
+
+def _chart(request: web.Request) -> Chart:
+    return existing(CHARTS.get(request.match_info["chart"]), "chart")
+
+
+def _variables(shown: Shown, window: Window) -> Mapping[str, Any]:
+    return {"shown": shown, "window": window, "ranges": RANGES.values(), "parts": PARTS, "links": shown.links()}
 
 
 def _for_page(reason: Reason) -> tuple[str, str, str]:

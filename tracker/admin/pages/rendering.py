@@ -172,6 +172,7 @@ def render(
 ) -> web.Response:
     """A page, or a part of one. ``error``: why its form was refused, which it shows with status 422."""
     identity, context = request.get(IDENTITY), request.app[CONTEXT]
+    places = context.places.describe()
     # No context processors of aiohttp_jinja2: they store the context under a request key that aiohttp warns about.
     variables = {
         "identity": identity,
@@ -180,7 +181,8 @@ def render(
         "may_administer": identity is not None and identity.may("admin"),
         "path": request.path,
         "notice": NOTICES.get(request.query.get("notice", ""), ""),
-        "places_type": context.places_type,
+        # The licence of the GeoIP database may ask for an attribution.
+        "places_type": places.database_type if places else "",
         "store_notices": context.store.shards.notices(),
         "settings": context.settings,
         "accounts": context.settings.users.private,

@@ -33,6 +33,11 @@ from tracker.store.users.rules import Group
 from tracker.store.work.records import Project
 from tracker.system.logger import Logger
 
+PAGE = 50
+_MAX_TEXT = 200
+_RECORDS: dict[str, type] = {"torrent": Torrent, "user": User, "group": Group, "project": Project}
+_FILTERS = ("actor", "operation", "object", "way", "since", "until")
+
 
 class SystemPages(Pages):
     @get("/settings", "settings.html")
@@ -51,19 +56,8 @@ class SystemPages(Pages):
         variables = {"findings": findings, "levels": levels, "problems": self._context.problems(), "at": self._clock()}
         return render(request, "parts/findings.html" if wants_part(request) else "doctor.html", variables)
 
-
-def _parts(settings: Settings) -> Iterator[tuple[str, str, list[Described], int]]:
-    """(name, sentence, settings, number of those that differ from their defaults) of each section."""
-    rows = describe(settings)
-    for name, field in Settings.model_fields.items():
-        mine = [row for row in rows if row.name.startswith(variable(name, ""))]
-        changed = sum(row.value != row.default for row in mine)
-        yield name, (field.default.__doc__ or "").strip(), mine, changed
-
-
-class TokenPage(Pages):
     @get("/tokens", "tokens.html", role="admin")
-    async def show(self, request: web.Request, secret: str = "") -> dict[str, Any]:
+    async def tokens(self, request: web.Request, secret: str = "") -> dict[str, Any]:
         return {
             "tokens": await self._store.tokens.list(),
             "roles": ROLES,
@@ -72,8 +66,8 @@ class TokenPage(Pages):
             "max_name_length": NAME_LENGTH,
         }
 
-    @post("/tokens", "token.create", role="admin", errors_on="show")
-    async def create(self, request: web.Request, form: Form) -> dict[str, Any]:
+    @post("/tokens", "token.create", role="admin", errors_on="tokens")
+    async def create_token(self, request: web.Request, form: Form) -> dict[str, Any]:
         """No redirect, because only this response contains the token. A resend fails: the name is taken."""
         role = next((role for role in ROLES if role == form.text("role")), ROLES[0])
         expires = parse_end(form.text("expires"), self._clock())
@@ -81,23 +75,15 @@ class TokenPage(Pages):
         create = self._store.tokens.create
         token, secret = await create(form.text("name"), role, expires=expires, addresses=addresses)
         request[CHANGE].created("token", token.token_id)
-        return await self.show(request, secret=secret)
+        return await self.tokens(request, secret=secret)
 
     @post("/tokens/{token_id:[0-9a-f]+}/revoke", "token.revoke", role="admin")
-    async def revoke(self, request: web.Request, form: Form) -> web.Response:
+    async def revoke_token(self, request: web.Request, form: Form) -> web.Response:
         await self._store.tokens.revoke(request.match_info["token_id"])
         return done(request, "/tokens", "revoked")
 
-
-PAGE = 50
-_MAX_TEXT = 200
-_RECORDS: dict[str, type] = {"torrent": Torrent, "user": User, "group": Group, "project": Project}
-_FILTERS = ("actor", "operation", "object", "way", "since", "until")
-
-
-class AuditPage(Pages):
     @get("/audit", role="admin")
-    async def show(self, request: web.Request) -> web.Response:
+    async def audit(self, request: web.Request) -> web.Response:
         """The query has the filters, and ``cursor``."""
         texts = {name: clean(request.query.get(name, ""), _MAX_TEXT) for name in _FILTERS}
         cursor, error = clean(request.query.get("cursor", ""), 50), ""
@@ -121,6 +107,15 @@ class AuditPage(Pages):
             "exports": exports_of("/audit", exported),
         }
         return render(request, "audit.html", variables, error=error)
+
+
+def _parts(settings: Settings) -> Iterator[tuple[str, str, list[Described], int]]:
+    """(name, sentence, settings, number of those that differ from their defaults) of each section."""
+    rows = describe(settings)
+    for name, field in Settings.model_fields.items():
+        mine = [row for row in rows if row.name.startswith(variable(name, ""))]
+        changed = sum(row.value != row.default for row in mine)
+        yield name, (field.default.__doc__ or "").strip(), mine, changed
 
 
 async def _audit_page(audit: Audit, wanted: AuditFilter, cursor: str) -> tuple[list[AuditEntry], str]:

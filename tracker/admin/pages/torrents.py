@@ -41,6 +41,7 @@ from tracker.store.torrents.records import Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MEDIA_TYPE, with_announce_url
 
+PAGE = 50
 MAX_FILES = 100
 """Max files per upload; `tracker import` takes any number."""
 SORTS: dict[Order, str] = {
@@ -198,13 +199,8 @@ class TorrentPages(Pages):
         variables = {"added": added, "refused": refused, "max_files": MAX_FILES, "announce_urls": urls}
         return render(request, "torrents_add.html", variables, status=status)
 
-
-PAGE = 50
-
-
-class DenyListPage(Pages):
     @get("/torrents/denied", "torrents_denied.html")
-    async def show(self, request: web.Request) -> dict[str, Any]:
+    async def denied(self, request: web.Request) -> dict[str, Any]:
         number, torrents = page_number(request.query.get("page", "")), self._store.torrents
         return {
             "denials": await torrents.denials((number - 1) * PAGE, PAGE),
@@ -212,12 +208,12 @@ class DenyListPage(Pages):
             "info_hash": (await read_form(request)).text("info_hash"),
         }
 
-    @post("/torrents/denied", "denial.add", errors_on="show")
+    @post("/torrents/denied", "denial.add", errors_on="denied")
     async def deny(self, request: web.Request, form: Form) -> web.Response:
         await deny_torrent(self._store, parse_hash(form.text("info_hash")), form.text("reason") or NOT_SERVED)
         return done(request, "/torrents/denied", "added")
 
-    @post("/torrents/denied/allow", "denial.remove", errors_on="show")
+    @post("/torrents/denied/allow", "denial.remove", errors_on="denied")
     async def allow(self, request: web.Request, form: Form) -> web.Response:
         await allow_torrent(self._store, parse_hash(form.text("info_hash")))
         return done(request, "/torrents/denied", "removed")

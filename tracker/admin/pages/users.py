@@ -5,14 +5,22 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
-from urllib.parse import urlencode
 
 from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext, announce_urls
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, page_number, read_rule, turned
+from tracker.admin.pages.forms import (
+    SIZES,
+    Form,
+    ListQuery,
+    cursor_number,
+    first_and_next,
+    page_number,
+    read_rule,
+    turned,
+)
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, NotFound, existing
@@ -242,8 +250,7 @@ class UserPage(Pages):
             "check": check,
             "shares": shown,
             "remaining": self._remaining,
-            "next_url": f"{here}?{urlencode({'set': chosen, 'cursor': after})}" if after else "",
-            "previous_url": f"{here}?{urlencode({'set': chosen})}" if cursor else "",
+            **first_and_next(here, {"set": chosen}, cursor, after),
             "tokens": tokens,
             "token_count": token_count,
             "activity": activity,

@@ -67,11 +67,6 @@ class WorkPages(Pages):
         await create_project(self._store, name, kind, {"title": form.text("title")})
         return done(request, f"/work/{name}/settings", "added")
 
-    @post("/work/blocked", "block.add", errors_on="show")
-    @post("/work/unblock", "block.remove", errors_on="show")
-    async def block_everywhere(self, request: web.Request, form: Form) -> web.Response:
-        return done(request, "/work", await self._change_block(request, form))
-
     @get("/work/{project}/policy", "work_policy.html")
     async def policy(self, request: web.Request) -> dict[str, Any]:
         frame = await self._frame(request, "/policy")
@@ -113,12 +108,6 @@ class WorkPages(Pages):
             "here": f"/work/{project.name}",
             "tab": tab,
         }
-
-    async def _change_block(self, request: web.Request, form: Form, project: str | None = None) -> str:
-        """Blocks or unblocks who the form names; in all projects without ``project``. Returns the notice."""
-        who, unblocks = form.text("who"), request.path.endswith("/unblock")
-        await (self._store.work.blocks.unblock if unblocks else self._store.work.blocks.block)(who, project)
-        return "removed" if unblocks else "added"
 
     @get("/work/{project}", "work_results.html")
     async def results(self, request: web.Request) -> dict[str, Any]:
@@ -244,11 +233,17 @@ class WorkPages(Pages):
             "who": (await read_form(request)).text("who"),
         }
 
+    @post("/work/blocked", "block.add", errors_on="show")
+    @post("/work/unblock", "block.remove", errors_on="show")
     @post("/work/{project}/blocked", "block.add", errors_on="blocked")
     @post("/work/{project}/unblock", "block.remove", errors_on="blocked")
     async def block(self, request: web.Request, form: Form) -> web.Response:
-        name = request.match_info["project"]
-        return done(request, f"/work/{name}/blocked", await self._change_block(request, form, name))
+        """Blocks or unblocks who the form names, in a project or in all."""
+        project, unblocks = request.match_info.get("project"), request.path.endswith("/unblock")
+        change = self._store.work.blocks.unblock if unblocks else self._store.work.blocks.block
+        await change(form.text("who"), project)
+        back = "/work" if project is None else f"/work/{project}/blocked"
+        return done(request, back, "removed" if unblocks else "added")
 
 
 def _shown(value: Any) -> str:
