@@ -44,16 +44,15 @@ async def serve_admin(
 def make_app(context: AdminContext, settings: AdminSettings, addresses: Sequence[str]) -> web.Application:
     proxies = TrustedProxies(context.settings.http.trusted_proxies)
     names = [*settings.hosts, *([urlsplit(settings.url).hostname or ""] if settings.url else [])]
-    access = Access(context.store.tokens, asyncio.get_running_loop().time, proxies)
     guards = [
         problem_middleware,
         size_limit_middleware,
         host_middleware(Hosts(names, addresses)),
-        access_middleware(access),
-        recording_middleware(context.store),
+        access_middleware,
+        recording_middleware,
     ]
     app = web.Application(middlewares=guards, client_max_size=settings.max_upload_bytes)
-    app[ACCESS] = access
+    app[ACCESS] = Access(context.store.tokens, asyncio.get_running_loop().time, proxies)
     app[CONTEXT] = context
     app[STORE_NOTICES] = context.store.shards.notices
     app[STOPPING] = stopping = asyncio.Event()

@@ -189,19 +189,16 @@ class Access:
 ACCESS = web.AppKey("access", Access)
 
 
-def access_middleware(access: Access) -> Middleware:
-    @web.middleware
-    async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
-        await access.admit(request)
-        response = await handler(request)
-        identity = request.get(IDENTITY)
-        if identity is not None and request.method not in SAFE_METHODS:
-            # Log the path only on success: handlers have validated the hashes and IDs in it.
-            what = f"{request.method} {request.path}" if response.status < 400 else describe_request(request)
-            log.info("admin change", by=identity.name, what=what, status=response.status)
-        return response
-
-    return admit
+@web.middleware
+async def access_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+    await request.app[ACCESS].admit(request)
+    response = await handler(request)
+    identity = request.get(IDENTITY)
+    if identity is not None and request.method not in SAFE_METHODS:
+        # Log the path only on success: handlers have validated the hashes and IDs in it.
+        what = f"{request.method} {request.path}" if response.status < 400 else describe_request(request)
+        log.info("admin change", by=identity.name, what=what, status=response.status)
+    return response
 
 
 def too_many(wait: float) -> Problem:

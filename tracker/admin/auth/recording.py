@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
-from aiohttp.typedefs import Middleware
 
 from tracker.admin.auth.auth import IDENTITY, SAFE_METHODS, rule_of
+from tracker.admin.context import CONTEXT
 from tracker.admin.http.form_body import read_form_body
 from tracker.admin.http.problems import Handler
 from tracker.operations.audit import Caller, Change
 from tracker.operations.snapshots import ALL_USERS, Kind
-from tracker.store.store import Store
 from tracker.wire.endpoint import format_address
 
 CHANGE = web.RequestKey("change", Change)
@@ -45,31 +44,27 @@ _DETAILS: Mapping[str, tuple[str, ...]] = {
 """Parameters and fields, by operation, that the entry shows as they were sent."""
 
 
-def recording_middleware(store: Store) -> Middleware:
+@web.middleware
+async def recording_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Runs after the role check."""
-
-    @web.middleware
-    async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
-        identity, resource = request.get(IDENTITY), request.match_info.route.resource
-        if identity is None or resource is None or request.method in SAFE_METHODS:
-            return await handler(request)
-        rule, is_api = rule_of(request.method, resource.canonical), request.path.startswith("/api/")
-        if rule is None or not rule.operation:
-            return await handler(request)
-        address = format_address(identity.address) if identity.address else ""
-        caller = Caller(identity.name, identity.role, "api" if is_api else "dashboard", identity.token_id, address)
-        change = request[CHANGE] = Change(store, caller, rule.operation)
-        if not is_api:  # the API validates its parameters first: api/reading.py
-            await touch_named(change, {**await read_form_body(request), **request.match_info})
-        try:
-            response = await handler(request)
-        except Exception:
-            await change.record(failed=True)
-            raise
-        await change.record(failed=response.status >= 400)
-        return response
-
-    return record
+    identity, resource = request.get(IDENTITY), request.match_info.route.resource
+    if identity is None or resource is None or request.method in SAFE_METHODS:
+        return await handler(request)
+    rule, is_api = rule_of(request.method, resource.canonical), request.path.startswith("/api/")
+    if rule is None or not rule.operation:
+        return await handler(request)
+    address = format_address(identity.address) if identity.address else ""
+    caller = Caller(identity.name, identity.role, "api" if is_api else "dashboard", identity.token_id, address)
+    change = request[CHANGE] = Change(request.app[CONTEXT].store, caller, rule.operation)
+    if not is_api:  # the API validates its parameters first: api/reading.py
+        await touch_named(change, {**await read_form_body(request), **request.match_info})
+    try:
+        response = await handler(request)
+    except Exception:
+        await change.record(failed=True)
+        raise
+    await change.record(failed=response.status >= 400)
+    return response
 
 
 async def touch_named(change: Change, values: Mapping[str, Any]) -> None:
