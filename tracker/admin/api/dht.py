@@ -5,7 +5,7 @@ from pydantic import Field
 from tracker.admin.api.contract import Call, Endpoints, Reply
 from tracker.admin.api.jobs import JobEnqueued
 from tracker.admin.api.models import Hex, InfoHashText, Items, Moment, Page, Paged
-from tracker.admin.api.torrents import TorrentRow, known, rows
+from tracker.admin.api.torrents import TorrentRow, fields_of, known
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import existing
 from tracker.operations import service
@@ -105,8 +105,8 @@ async def lookups(call: Call, query: Paged) -> LookedUpTorrents:
     torrents = call.store.dht_torrents
     last = await torrents.last_lookups(query.offset, query.limit)
     total = await torrents.looked_up_count()
-    items = rows(await call.store.torrents.by_ids([torrent_id for torrent_id, _ in last]))
-    return LookedUpTorrents.of(query, items, total)
+    found = await call.store.torrents.by_ids([torrent_id for torrent_id, _ in last])
+    return LookedUpTorrents.of(query, [TorrentRow(**fields_of(torrent)) for torrent in found], total)
 
 
 @endpoints.post(

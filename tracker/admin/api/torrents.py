@@ -254,10 +254,6 @@ def fields_of(torrent: Torrent) -> dict[str, Any]:
     }
 
 
-def rows(torrents: Sequence[Torrent]) -> list[TorrentRow]:
-    return [TorrentRow(**fields_of(torrent)) for torrent in torrents]
-
-
 class TorrentBatch(Batch):
     """Torrents to register or change."""
 
@@ -321,7 +317,8 @@ class ScoringLag(Reply):
 @score_endpoints.get("/scores", "List the ranking")
 async def ranking(call: Call, query: Paged) -> Ranking:
     found = await call.store.torrents.top("score", query.limit, query.offset)
-    return Ranking.of(query, rows(found), await call.store.scores.count())
+    items = [TorrentRow(**fields_of(torrent)) for torrent in found]
+    return Ranking.of(query, items, await call.store.scores.count())
 
 
 @score_endpoints.get("/scores/lag", "Show the scoring backlog")

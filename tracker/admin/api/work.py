@@ -392,8 +392,7 @@ async def list_everywhere(call: Call) -> BlockedList:
 @blocked_endpoints.post("/work/blocked", "Block in all projects", "block.add")
 async def block_everywhere(call: Call, body: Block) -> BlockedOne:
     """Applies from the next request on. Claims stay until they end."""
-    new = await call.store.work.blocks.block(body.who)
-    return BlockedOne(who=body.who, new=new)
+    return BlockedOne(who=body.who, new=await call.store.work.blocks.block(body.who))
 
 
 @blocked_endpoints.delete("/work/blocked", "Unblock in all projects", "block.remove")
@@ -411,8 +410,7 @@ async def work_blocked_list_all(call: Call, project: ProjectText) -> BlockedList
 @blocked_endpoints.post("/work/projects/{project}/blocked", "Block in a project", "block.add")
 async def block(call: Call, project: ProjectText, body: Block) -> BlockedOne:
     """Applies from the next request on. Claims stay until they end."""
-    new = await call.store.work.blocks.block(body.who, project)
-    return BlockedOne(who=body.who, new=new)
+    return BlockedOne(who=body.who, new=await call.store.work.blocks.block(body.who, project))
 
 
 @blocked_endpoints.delete(

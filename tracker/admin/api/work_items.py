@@ -129,8 +129,7 @@ async def add_list(call: Call, project: ProjectText, query: ListQuery, body: Lin
 @endpoints.delete("/work/projects/{project}/items", "Remove items of a list", "items.purge")
 async def purge(call: Call, project: ProjectText, query: PurgeQuery) -> ItemsPurged:
     """Removes all items of a queue, or forgets finished ones. Claims stay."""
-    removed = await purge_items(call.store, project, query.list, before=query.before)
-    return ItemsPurged(removed=removed)
+    return ItemsPurged(removed=await purge_items(call.store, project, query.list, before=query.before))
 
 
 @endpoints.get("/work/projects/{project}/item", "Show an item", missing="Unknown project or item.")

@@ -120,7 +120,7 @@ def turned(path: str, number: int, size: int, total: int, name: str = "page", pa
     }
 
 
-def first_and_next(path: str, query: Mapping[str, str], cursor: str | int, after: str | int) -> dict[str, str]:
+def first_and_next(path: str, query: Mapping[str, str], cursor: str, after: str) -> dict[str, str]:
     """The addresses of the first page of a list, empty on it, and of the next one, empty at the end."""
     given = {name: value for name, value in query.items() if value}
     return {

@@ -63,6 +63,15 @@ FILTERS: dict[str, tuple[str, dict[str, str]]] = {
 """Filters of the list: label, and values with their labels."""
 _FLAGS = {"some": True, "none": False, "yes": True, "no": False}
 _STATES: dict[str, Enabled] = {"enabled": True, "pending": "pending", "disabled": False}
+PEERS = 50
+COUNTRIES = 10
+_PLACES = 200
+"""Max locations of a torrent searched for countries; cities and postcodes are among them."""
+MIN_POINTS = 2
+"""A chart needs at least two points."""
+CHARTS = {"swarm": {"seeders": "Seeders", "leechers": "Leechers"}, "score": {"score": "Score"}}
+"""Charts by name: fields with the labels of their lines."""
+SWITCHES: Mapping[str, Enabled] = {"enable": True, "pend": "pending", "disable": False}
 Refused = tuple[str, str]
 """A refused file or info hash, and the reason."""
 
@@ -209,30 +218,17 @@ class TorrentPages(Pages):
         }
 
     @post("/torrents/denied", "denial.add", errors_on="denied")
-    async def deny(self, request: web.Request, form: Form) -> web.Response:
+    async def deny_hash(self, request: web.Request, form: Form) -> web.Response:
         await deny_torrent(self._store, parse_hash(form.text("info_hash")), form.text("reason") or NOT_SERVED)
         return done(request, "/torrents/denied", "added")
 
     @post("/torrents/denied/allow", "denial.remove", errors_on="denied")
-    async def allow(self, request: web.Request, form: Form) -> web.Response:
+    async def allow_hash(self, request: web.Request, form: Form) -> web.Response:
         await allow_torrent(self._store, parse_hash(form.text("info_hash")))
         return done(request, "/torrents/denied", "removed")
 
-
-PEERS = 50
-COUNTRIES = 10
-_PLACES = 200
-"""Max locations of a torrent searched for countries; cities and postcodes are among them."""
-MIN_POINTS = 2
-"""A chart needs at least two points."""
-CHARTS = {"swarm": {"seeders": "Seeders", "leechers": "Leechers"}, "score": {"score": "Score"}}
-"""Charts by name: fields with the labels of their lines."""
-SWITCHES: Mapping[str, Enabled] = {"enable": True, "pend": "pending", "disable": False}
-
-
-class TorrentPage(Pages):
     @get("/torrents/{info_hash}", "torrent.html")
-    async def show(self, request: web.Request) -> dict[str, Any]:
+    async def show_one(self, request: web.Request) -> dict[str, Any]:
         torrent = await self._torrent(request)
         cursor, peers = await self._peers(torrent, 0)
         points = await self._store.torrents.history(torrent)
@@ -290,22 +286,22 @@ class TorrentPage(Pages):
         prefixes = [format_prefix(peer.peer_id[:8]) for peer in peers]
         return after, [(view, country_name(view.country), prefix) for view, prefix in zip(views, prefixes, strict=True)]
 
-    @post("/torrents/{info_hash}/edit", "torrent.edit", errors_on="show")
+    @post("/torrents/{info_hash}/edit", "torrent.edit", errors_on="show_one")
     async def edit(self, request: web.Request, form: Form) -> web.Response:
         names = ("name", "size", "labels", *(["hybrid_of"] if form.has("hybrid_of") else []))
         fields = {name: form.text(name) for name in names}
         return await self._change(request, {**fields, "private": str(int(form.ticked("private")))})
 
-    @post("/torrents/{info_hash}/multipliers", "torrent.edit", errors_on="show")
-    @post("/torrents/{info_hash}/multipliers/remove", "torrent.edit", errors_on="show")
+    @post("/torrents/{info_hash}/multipliers", "torrent.edit", errors_on="show_one")
+    @post("/torrents/{info_hash}/multipliers/remove", "torrent.edit", errors_on="show_one")
     async def change_rule(self, request: web.Request, form: Form) -> web.Response:
         torrent = await self._torrent(request)
         await change_torrent_rule(self._store, torrent.info_hash, read_rule(request, form, self._clock()))
         return done(request, _address(torrent.info_hash), "saved")
 
-    @post("/torrents/{info_hash}/enable", "torrent.edit", errors_on="show")
-    @post("/torrents/{info_hash}/pend", "torrent.edit", errors_on="show")
-    @post("/torrents/{info_hash}/disable", "torrent.edit", errors_on="show")
+    @post("/torrents/{info_hash}/enable", "torrent.edit", errors_on="show_one")
+    @post("/torrents/{info_hash}/pend", "torrent.edit", errors_on="show_one")
+    @post("/torrents/{info_hash}/disable", "torrent.edit", errors_on="show_one")
     async def switch(self, request: web.Request, form: Form) -> web.Response:
         enabled = SWITCHES[request.path.rpartition("/")[2]]
         reason = form.text("reason") if enabled is False else ""
@@ -316,7 +312,7 @@ class TorrentPage(Pages):
         await edit_torrent(self._store, torrent.info_hash, fields)
         return done(request, _address(torrent.info_hash), "saved")
 
-    @post("/torrents/{info_hash}/dht-lookup", "torrent.dht_lookup", errors_on="show")
+    @post("/torrents/{info_hash}/dht-lookup", "torrent.dht_lookup", errors_on="show_one")
     async def look_up(self, request: web.Request, form: Form) -> web.Response:
         torrent = await self._torrent(request)
         await service.look_up(self._store, torrent.info_hash, self._clock())

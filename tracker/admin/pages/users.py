@@ -5,22 +5,14 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
-from tracker.admin.context import AdminContext, announce_urls
+from tracker.admin.context import announce_urls
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import (
-    SIZES,
-    Form,
-    ListQuery,
-    cursor_number,
-    first_and_next,
-    page_number,
-    read_rule,
-    turned,
-)
+from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, page_number, read_rule, turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, NotFound, existing
@@ -56,6 +48,11 @@ SORTS: dict[Order, str] = {
 """Sort orders of the list, with their column headings."""
 STATES = {"": "All", "disabled": "Disabled", "blocked": "Download blocked"}
 """Filters of the list, with their labels."""
+LABELS = {"active": "Active", "complete": "Complete", "incomplete": "Incomplete", "hnr": "Hit-and-runs"}
+"""The user's sets of torrents, with their labels."""
+LIMITS = {"torrents": MAX_TORRENTS, "completed": MAX_COMPLETED, "changes": MAX_CHANGES, "unregistered": MAX_KEPT}
+"""How much is searched for what the user does and did."""
+ROTATED = "New passkey created. The old one no longer works."
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ class Query(ListQuery):
 
 
 class UserPages(Pages):
-    """Handlers of /users. A passkey is shown once, after its user is created."""
+    """Only POSTs show a passkey, because they need role ``operate``."""
 
     @get("/users", "users.html")
     async def show(self, request: web.Request) -> web.Response | dict[str, Any]:
@@ -202,7 +199,7 @@ class UserPages(Pages):
             **totals,
         )
         request[CHANGE].created("user", user.user_id)
-        return show_passkey(self._context, request, user, f"User {user.user_id} created.")
+        return self._with_passkey(request, user, f"User {user.user_id} created.")
 
     @post("/users/multipliers", "multipliers.set", role="admin", errors_on="show")
     @post("/users/multipliers/remove", "multipliers.set", role="admin", errors_on="show")
@@ -210,19 +207,8 @@ class UserPages(Pages):
         await self._store.multipliers.change_rule(read_rule(request, form, self._clock()))
         return done(request, "/users", "saved")
 
-
-LABELS = {"active": "Active", "complete": "Complete", "incomplete": "Incomplete", "hnr": "Hit-and-runs"}
-"""The user's sets of torrents, with their labels."""
-LIMITS = {"torrents": MAX_TORRENTS, "completed": MAX_COMPLETED, "changes": MAX_CHANGES, "unregistered": MAX_KEPT}
-"""How much is searched for what the user does and did."""
-ROTATED = "New passkey created. The old one no longer works."
-
-
-class UserPage(Pages):
-    """Handlers of /users/<id>. Only POSTs show the passkey, because they need role ``operate``."""
-
     @get("/users/{user_id}", "user.html")
-    async def show(self, request: web.Request) -> dict[str, Any]:
+    async def show_one(self, request: web.Request) -> dict[str, Any]:
         user_id = _id_of(request)
         asked, cursor = request.query.get("set", ""), cursor_number(request.query.get("cursor", ""))
         chosen, store = asked if asked in SETS else "active", self._store
@@ -250,7 +236,8 @@ class UserPage(Pages):
             "check": check,
             "shares": shown,
             "remaining": self._remaining,
-            **first_and_next(here, {"set": chosen}, cursor, after),
+            "next_url": f"{here}?{urlencode({'set': chosen, 'cursor': after})}" if after else "",
+            "previous_url": f"{here}?{urlencode({'set': chosen})}" if cursor else "",
             "tokens": tokens,
             "token_count": token_count,
             "activity": activity,
@@ -267,7 +254,7 @@ class UserPage(Pages):
         spent = share.seed_seconds if rules.hnr_time == "seed" else share.total_seconds
         return max(0, rules.hnr_threshold_seconds - spent)
 
-    @post("/users/{user_id}/edit", "user.edit", errors_on="show")
+    @post("/users/{user_id}/edit", "user.edit", errors_on="show_one")
     async def edit(self, request: web.Request, form: Form) -> web.Response:
         """Sets the fields that the form has; of a checkbox the last value. Empty totals are unchanged."""
         user = await self._user(request)
@@ -276,14 +263,14 @@ class UserPage(Pages):
         await self._store.users.edit(user.passkey, fields)
         return _back(request, user, "saved")
 
-    @post("/users/{user_id}/multipliers", "user.edit", errors_on="show")
-    @post("/users/{user_id}/multipliers/remove", "user.edit", errors_on="show")
-    async def change_rule(self, request: web.Request, form: Form) -> web.Response:
+    @post("/users/{user_id}/multipliers", "user.edit", errors_on="show_one")
+    @post("/users/{user_id}/multipliers/remove", "user.edit", errors_on="show_one")
+    async def change_rule_of_one(self, request: web.Request, form: Form) -> web.Response:
         user = await self._user(request)
         await self._store.users.change_rule(user.passkey, read_rule(request, form, self._clock()))
         return _back(request, user, "saved")
 
-    @post("/users/{user_id}/freeleech", "freeleech.give", errors_on="show")
+    @post("/users/{user_id}/freeleech", "freeleech.give", errors_on="show_one")
     async def give_freeleech(self, request: web.Request, form: Form) -> web.Response:
         """Gives the user a freeleech token for the torrent ``info_hash``."""
         user = await self._user(request)
@@ -303,14 +290,14 @@ class UserPage(Pages):
 
     @post("/users/{user_id}/passkey", "")
     async def passkey(self, request: web.Request, form: Form) -> web.Response:
-        return show_passkey(self._context, request, await self._user(request))
+        return self._with_passkey(request, await self._user(request))
 
-    @post("/users/{user_id}/rotate", "user.rotate", errors_on="show")
+    @post("/users/{user_id}/rotate", "user.rotate", errors_on="show_one")
     async def rotate(self, request: web.Request, form: Form) -> web.Response:
         """Replaces the passkey by the one in the form, or by a random one."""
         user = await self._user(request)
         rotated = await self._store.users.rotate(user.passkey, form.text("passkey") or None)
-        return show_passkey(self._context, request, rotated, ROTATED)
+        return self._with_passkey(request, rotated, ROTATED)
 
     @post("/users/{user_id}/forgive", "user.forgive")
     async def forgive(self, request: web.Request, form: Form) -> web.Response:
@@ -330,6 +317,10 @@ class UserPage(Pages):
         """Raises NotFound."""
         return existing(await self._store.users.by_id(_id_of(request)), "user")
 
+    def _with_passkey(self, request: web.Request, user: User, message: str = "") -> web.Response:
+        urls = announce_urls(self._context, request.host, user.passkey)
+        return render(request, "user_passkey.html", {"user": user, "announce_urls": urls, "message": message})
+
 
 def _id_of(request: web.Request) -> str:
     """Users are found by ID only, never by passkey, because URLs are not secret. Raises NotFound."""
@@ -337,11 +328,6 @@ def _id_of(request: web.Request) -> str:
     if not is_user_id(user_id):
         raise UnknownUser
     return user_id
-
-
-def show_passkey(context: AdminContext, request: web.Request, user: User, message: str = "") -> web.Response:
-    urls = announce_urls(context, request.host, user.passkey)
-    return render(request, "user_passkey.html", {"user": user, "announce_urls": urls, "message": message})
 
 
 def _back(request: web.Request, user: User, notice: str, **query: str) -> web.Response:
