@@ -66,15 +66,11 @@ class Shown:
     def window(self, min_step: int = 1) -> Window:
         return history.window_between(self.since, self.until, self.now, min_step)
 
-    @property
-    def query(self) -> str:
-        return self.query_by(self.by)
-
-    def query_by(self, by: Part) -> str:
-        """The same range with other parts."""
+    def query(self, by: Part | None = None) -> str:
+        """This range, perhaps with other parts."""
         if self.range is not None:
-            return _query(by, range=self.range.name)
-        return _query(by, since=self.since, until=self.until)
+            return _query(by or self.by, range=self.range.name)
+        return _query(by or self.by, since=self.since, until=self.until)
 
     @property
     def zoom(self) -> str:
