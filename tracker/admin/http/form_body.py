@@ -70,11 +70,12 @@ async def read_form_body(request: web.BaseRequest) -> MultiDictProxy[Field]:
     if request.content_type in (URL_ENCODED, MULTIPART):
         data = await request.read()
         try:
-            if request.content_type == MULTIPART:
-                fields.extend(parse_form(request.headers["Content-Type"], data))
-            else:
-                text = data.decode()
-                fields.extend(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS))
+            is_multipart = request.content_type == MULTIPART
+            fields.extend(parse_form(request.headers["Content-Type"], data) if is_multipart else _pairs(data))
         except ValueError as error:
             raise Problem(400, detail="malformed form body") from error
     return MultiDictProxy(fields)
+
+
+def _pairs(data: bytes) -> list[tuple[str, Field]]:
+    return [*parse_qsl(data.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)]
