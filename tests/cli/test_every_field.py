@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from tests.cli.test_audit import commands
 from tests.commands import Command
 from tests.every_field import TORRENT, USER
 from tracker.admin.api.torrents import TorrentBatchRow, TorrentEdit, TorrentNew, TorrentRow
 from tracker.admin.api.users import UserBatchRow, UserEdit, UserNew, UserRow
-from tracker.cli.commands import torrents, users
 from tracker.cli.files.rows import COLUMNS
 from tracker.store.schema.multipliers import with_end_names
 from tracker.store.torrents.records import TORRENT_FIELDS
@@ -47,12 +47,11 @@ def test_files_have_every_field() -> None:
 
 def test_the_command_line_has_every_field() -> None:
     """One option ends both multipliers."""
-    for command in (users.add_user, users.edit_user):
-        assert set(FIELDS) | {"until"} <= set(signature(command).parameters)
-    assert set(ADDITIONS) <= set(signature(users.edit_user).parameters)
-    of_torrent = {"until"} | set(TORRENT_FIELDS) - {"enabled", "reason"}
-    assert of_torrent <= set(signature(torrents.edit_torrent).parameters)
-    assert {"info_hash", "reason"} <= set(signature(torrents.disable_torrent).parameters)
+    options = {name: set(signature(command).parameters) for name, command in commands().items()}
+    assert set(FIELDS) | {"until"} <= options["user.add"]
+    assert set(FIELDS) | {"until", *ADDITIONS} <= options["user.edit"]
+    assert {"until"} | set(TORRENT_FIELDS) - {"enabled", "reason"} <= options["torrent.edit"]
+    assert {"info_hash", "reason"} <= options["torrent.disable"]
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])

@@ -14,7 +14,8 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextvars import ContextVar
 from copy import copy
-from functools import wraps
+from dataclasses import dataclass
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -27,6 +28,7 @@ from tracker.errors import ClientError, SettingsError, StartupError, StoreUnavai
 from tracker.system.logger import FirstLine
 
 if TYPE_CHECKING:
+    from tracker.cli.commands.options import OptionsOf
     from tracker.operations.audit import Change
     from tracker.operations.snapshots import Kind
     from tracker.settings.model import Settings
@@ -111,12 +113,43 @@ Month = Annotated[
 ]
 
 
-class Group(typer.Typer):
-    """Commands that ``runnable`` prepares."""
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """How ``runnable`` runs a command that uses the store."""
 
-    def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
+    lists: Columns | Callable[..., Columns] = ()
+    """The command yields pages of rows. They are printed as a table with these columns, or as JSON. Columns that depend
+    on the command's arguments are a function of them."""
+    audited: str = ""
+    """The command changes something, and gets the ``change``. This is its name in the audit log."""
+    each: "Kind | None" = None
+    """The command changes objects of this kind: it runs for each value of its argument, as ``run_each`` does, and
+    returns the line to print."""
+    secret: bool = False
+    """With ``each``: as of ``run_each``."""
+    checks: Command | None = None
+    """Before the store is opened, this gets the command's arguments that it names, and raises what is wrong."""
+    given: "OptionsOf | None" = None
+    """What the command has options for. Its parameter ``given`` gets those that were given, by name."""
+
+
+def traits(**traits: Any) -> Callable[[F], F]:
+    """Those of a command that is in no group."""
+
+    def decorate(function: F) -> F:
+        function.traits = Traits(**traits)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+class Group(typer.Typer):
+    def command(self, name: str | None = None, *, context_settings: Any = None, **options: Any) -> Callable[[F], F]:
+        """``options`` are the command's ``Traits``."""
+
         def register(function: F) -> F:
-            super(Group, self).command(name, **options)(runnable(function))
+            prepared = runnable(traits(**options)(function))
+            super(Group, self).command(name, context_settings=context_settings)(prepared)
             return function
 
         return register
@@ -132,36 +165,21 @@ def _accept_config(config: Config = None) -> None:
     del config  # _find_config reads it
 
 
-def audited(operation: str) -> Callable[[Command], Command]:
-    """The command changes something, and gets the ``change``. ``operation`` is its name in the audit log."""
-    return _marked("operation", operation)
-
-
-def lists(columns: Columns | Callable[..., Columns]) -> Callable[[Command], Command]:
-    """The command yields pages of rows. They are printed as a table with these columns, or as JSON. Columns that depend
-    on the command's arguments are a function of them."""
-    return _marked("columns", columns)
-
-
-def checks(check: Command) -> Callable[[Command], Command]:
-    """Before the store is opened, ``check`` gets the command's arguments that it names, and raises what is wrong."""
-    return _marked("check", check)
-
-
-def _marked(name: str, value: object) -> Callable[[Command], Command]:
-    def mark(function: Command) -> Command:
-        setattr(inspect.unwrap(function), name, value)
-        return function
-
-    return mark
-
-
 def runnable(function: Command) -> Command:
     """The function as typer runs it, with ``--config``. A coroutine gets the open store. One that returns a Row, or
     yields pages, has ``--json``."""
-    inner = inspect.unwrap(function)
-    shows = inspect.isasyncgenfunction(inner) or inner.__annotations__["return"] is Row
-    parameters = [each for each in signature(function).parameters.values() if each.name not in ("store", "change")]
+    has: Traits = getattr(function, "traits", Traits())
+    parameters: list[Parameter] = []
+    for each in signature(function).parameters.values():
+        if has.given and each.name == "given":
+            parameters += has.given.parameters
+        elif each.name not in ("store", "change"):
+            parameters.append(each)
+    if has.each:
+        about = copy(parameters[0].annotation.__metadata__[0])
+        about.metavar += "…"
+        parameters[0] = parameters[0].replace(annotation=Annotated[list[str], about])
+    shows = bool(has.lists) or function.__annotations__["return"] is Row
     if shows:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
     parameters.append(Parameter("config", Parameter.KEYWORD_ONLY, default=None, annotation=Config))
@@ -169,8 +187,15 @@ def runnable(function: Command) -> Command:
     @wraps(function)
     def run(config: Path | None, **arguments: Any) -> None:
         config_file.set(config)
-        if inspect.isasyncgenfunction(inner) or inspect.iscoroutinefunction(inner):
-            _run(function, inner, arguments)
+        if has.given:
+            arguments = has.given.collect(arguments)
+        if has.checks:
+            has.checks(**{name: arguments[name] for name in signature(has.checks).parameters})
+        if has.each:
+            items = arguments.pop(parameters[0].name)
+            run_each(items, partial(function, **arguments), has.audited, has.each, secret=has.secret)
+        elif has.lists or inspect.iscoroutinefunction(function):
+            _run(function, has, arguments, as_json=shows and arguments.pop("as_json"), shows=shows)
         else:
             function(**arguments)
 
@@ -179,18 +204,10 @@ def runnable(function: Command) -> Command:
     return run
 
 
-def _run(function: Command, inner: Command, arguments: dict[str, Any]) -> None:
-    columns: Columns | Callable[..., Columns] = getattr(inner, "columns", ())
-    operation: str = getattr(inner, "operation", "")
-    shows = columns or inner.__annotations__["return"] is Row
-    as_json: bool = arguments.pop("as_json") if shows else False
-    if check := getattr(inner, "check", None):
-        read = getattr(function, "collect", dict)(arguments)
-        check(**{name: read[name] for name in signature(check).parameters})
-
+def _run(function: Command, has: Traits, arguments: dict[str, Any], *, as_json: bool, shows: bool) -> None:
     async def work(store: "Store", **change: Any) -> None:
-        if columns:
-            listing = Listing(columns(**arguments) if callable(columns) else columns, as_json=as_json)
+        if has.lists:
+            listing = Listing(has.lists(**arguments) if callable(has.lists) else has.lists, as_json=as_json)
             async for page in function(store=store, **change, **arguments):
                 if not isinstance(page, str):
                     listing.page(page)
@@ -201,8 +218,8 @@ def _run(function: Command, inner: Command, arguments: dict[str, Any]) -> None:
             if shows:
                 describe(row, as_json=as_json)
 
-    if operation:
-        change_store(operation, lambda store, change: work(store, change=change))
+    if has.audited:
+        change_store(has.audited, lambda store, change: work(store, change=change))
     else:
         with_store(work)
 
@@ -325,28 +342,6 @@ def change_of(store: "Store", operation: str) -> "Change":
     except (KeyError, OSError):  # such as a container, whose users have no names
         user = f"uid {os.getuid()}"
     return Change(store, Caller(user, "admin", "cli", address=socket.gethostname()), operation)
-
-
-def each(operation: str, kind: "Kind", *, secret: bool = False) -> Callable[[Command], Command]:
-    """The command runs for each value of its argument, as ``run_each`` does; it returns the line to print."""
-
-    def decorate(function: Command) -> Command:
-        _, first, *others = signature(function).parameters.values()
-        about = copy(first.annotation.__metadata__[0])
-        about.metavar += "…"
-        many = first.replace(annotation=Annotated[list[str], about])
-
-        @wraps(function)
-        def run(**arguments: Any) -> None:
-            items = arguments.pop(first.name)
-            run_each(items, lambda store, item: function(store, item, **arguments), operation, kind, secret=secret)
-
-        run.__signature__ = Signature([many, *others])  # type: ignore[attr-defined]
-        run.operation = operation  # type: ignore[attr-defined]
-        del run.__wrapped__
-        return run
-
-    return decorate
 
 
 def run_each(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from tracker.cli.commands import Limit, Month, Pages, each, group, in_no_order, in_order, lists
+from tracker.cli.commands import Limit, Month, Pages, group, in_no_order, in_order
 from tracker.cli.terminal import Row
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
@@ -19,8 +19,7 @@ Prefix = Annotated[str, Argument(metavar="PREFIX", help="Such as -TR40; percent-
 clients = group("Manage allowed and denied clients, by peer-id prefix; show client statistics.")
 
 
-@clients.command("allow", context_settings=_DASHES)
-@each("client.allow", "client")
+@clients.command("allow", context_settings=_DASHES, audited="client.allow", each="client")
 async def allow_client(
     store: Store, prefix: Prefix, name: Annotated[str, Option(help="Display name of the program.")] = ""
 ) -> str:
@@ -29,8 +28,7 @@ async def allow_client(
     return f"allowed {prefix}"
 
 
-@clients.command("disallow", context_settings=_DASHES)
-@each("client.disallow", "client")
+@clients.command("disallow", context_settings=_DASHES, audited="client.disallow", each="client")
 async def disallow_client(store: Store, prefix: Prefix) -> str:
     """Remove prefixes from the allow-list."""
     if not await store.allow_list.remove(parse_prefix(prefix)):
@@ -38,16 +36,14 @@ async def disallow_client(store: Store, prefix: Prefix) -> str:
     return f"disallowed {prefix}"
 
 
-@clients.command("list")
-@lists("prefix:30 name")
+@clients.command("list", lists="prefix:30 name")
 async def list_clients(store: Store) -> Pages:
     """List allowed prefixes."""
     async for page in in_no_order(store.allow_list.page):
         yield ({"prefix": format_prefix(prefix), "name": name} for prefix, name in page)
 
 
-@clients.command("deny", context_settings=_DASHES)
-@each("client.deny", "client")
+@clients.command("deny", context_settings=_DASHES, audited="client.deny", each="client")
 async def deny_client(
     store: Store,
     prefix: Prefix,
@@ -60,8 +56,7 @@ async def deny_client(
     return f"denied {prefix}"
 
 
-@clients.command("undeny", context_settings=_DASHES)
-@each("client.undeny", "client")
+@clients.command("undeny", context_settings=_DASHES, audited="client.undeny", each="client")
 async def undeny_client(store: Store, prefix: Prefix) -> str:
     """Remove prefixes from the deny list."""
     if not await store.deny_list.remove(parse_prefix(prefix)):
@@ -69,16 +64,16 @@ async def undeny_client(store: Store, prefix: Prefix) -> str:
     return f"no longer denied {prefix}"
 
 
-@clients.command("denied")
-@lists("prefix:30 reason")
+@clients.command("denied", lists="prefix:30 reason")
 async def list_denied(store: Store) -> Pages:
     """List denied prefixes."""
     async for page in in_no_order(store.deny_list.page):
         yield ({"prefix": format_prefix(prefix), "reason": reason} for prefix, reason in page)
 
 
-@clients.command("seen")
-@lists(lambda failures, **_: "failures>12 program:40 reason" if failures else "joins>12 program")
+@clients.command(
+    "seen", lists=lambda failures, **_: "failures>12 program:40 reason" if failures else "joins>12 program"
+)
 async def seen(
     store: Store,
     failures: Annotated[

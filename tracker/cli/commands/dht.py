@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Argument, BadParameter, Exit
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, Limit, Pages, checks, group, lists, load_settings
+from tracker.cli.commands import AsJson, Limit, Pages, group, load_settings
 from tracker.cli.terminal import Moment, Row, complain, describe, note, say, say_json
 from tracker.errors import ClientError
 from tracker.settings.types import host_and_port
@@ -33,8 +33,7 @@ async def status(store: Store, as_json: AsJson = False) -> None:
         say(f"{'looked up':<14}{await store.dht_torrents.looked_up_count()} torrents")
 
 
-@dht.command("hashes")
-@lists("info_hash:40 seeders>7 peers>7 announced_at:20")
+@dht.command("hashes", lists="info_hash:40 seeders>7 peers>7 announced_at:20")
 async def hashes(
     store: Store,
     near: Annotated[str, Argument(help="Info hash: list those nearest to it first.")] = "",
@@ -54,8 +53,7 @@ def _check_find(info_hash: str) -> None:
         raise ClientError("the DHT is off (TRACKER_DHT__ENABLED=true)")
 
 
-@dht.command("find")
-@checks(_check_find)
+@dht.command("find", checks=_check_find)
 async def find(store: Store, info_hash: str, as_json: AsJson = False) -> None:
     """Look up a torrent in the DHT now, for up to 45 seconds: its seeders and peers. Only torrents that take part."""
     from tracker.app import dht_client  # noqa: PLC0415

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from tracker.cli.commands import EVERYTHING, PAGE, LimitOrAll, Pages, Yes, audited, checks, confirm, each, group, lists
-from tracker.cli.commands.options import Given, columns_of, options_of
+from tracker.cli.commands import EVERYTHING, PAGE, LimitOrAll, Pages, Yes, confirm, group
+from tracker.cli.commands.options import Given, OptionsOf, columns_of
 from tracker.cli.terminal import Row, columns, note, progress, say
 from tracker.errors import ClientError, existing
 from tracker.operations import service
@@ -86,8 +86,7 @@ async def _queues(store: Store, wanted: str | None) -> list[str]:
         raise ClientError(str(error)) from error
 
 
-@jobs.command("list")
-@lists("id:10 queue:16 status:9 retries>7 created:20 payload error")
+@jobs.command("list", lists="id:10 queue:16 status:9 retries>7 created:20 payload error")
 async def list_jobs(
     store: Store, queue: QueueName = None, status: Status = None, limit: LimitOrAll = EVERYTHING
 ) -> Pages:
@@ -106,8 +105,9 @@ async def list_jobs(
                     return
 
 
-@jobs.command("queues")
-@lists([*columns("queue:20 " + " ".join(f"{status}>10" for status in STATUSES)), *columns_of(QueueLimits)])
+@jobs.command(
+    "queues", lists=[*columns("queue:20 " + " ".join(f"{status}>10" for status in STATUSES)), *columns_of(QueueLimits)]
+)
 async def list_queues(store: Store) -> Pages:
     """List queues: the number of their jobs by status, and the limits set with `tracker jobs limit`."""
     for name in await store.jobs.queues():
@@ -115,9 +115,7 @@ async def list_queues(store: Store) -> Pages:
         yield [{"queue": name, **await store.jobs.sizes(name), **limits}]
 
 
-@jobs.command("limit")
-@options_of(QueueLimits)
-@audited("jobs.limit")
+@jobs.command("limit", audited="jobs.limit", given=OptionsOf(QueueLimits))
 async def limit_queue(
     store: Store, change: Change, queue: Annotated[str, Argument(metavar="QUEUE")], given: Given = None
 ) -> None:
@@ -134,8 +132,7 @@ async def show_job(store: Store, id: JobId) -> Row:
     return _row(existing(await store.jobs.get(id), "job"), FIELDS)
 
 
-@jobs.command("retry")
-@each("jobs.retry", "job")
+@jobs.command("retry", audited="jobs.retry", each="job")
 async def retry_job(store: Store, id: JobId) -> str:
     """Run failed jobs again, with all their retries. A job that is waiting to retry runs at once."""
     await store.jobs.retry(id)
@@ -154,9 +151,7 @@ def _ask_purge(status: str | None, queue: str | None, older_than: float | None, 
     confirm(f"Delete the {which}?", yes=yes)
 
 
-@jobs.command("purge")
-@checks(_ask_purge)
-@audited("jobs.purge")
+@jobs.command("purge", audited="jobs.purge", checks=_ask_purge)
 async def purge_jobs(
     store: Store,
     change: Change,
@@ -183,8 +178,7 @@ async def purge_jobs(
     say(f"deleted {total}")
 
 
-@jobs.command("reprocess")
-@audited("jobs.reprocess")
+@jobs.command("reprocess", audited="jobs.reprocess")
 async def reprocess(
     store: Store,
     change: Change,
@@ -208,8 +202,7 @@ async def reprocess(
         say("all torrents are scored")
 
 
-@jobs.command("sweep")
-@audited("jobs.sweep")
+@jobs.command("sweep", audited="jobs.sweep")
 async def sweep(store: Store, change: Change) -> None:
     """Sweep all swarms now, in the running tracker: remove timed-out peers and old torrents, repair counts."""
     job = await store.jobs.enqueue(SWEEP)

@@ -19,15 +19,14 @@ from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.cli.commands import (
     AsJson,
     Yes,
-    audited,
     change_of,
     change_store,
-    checks,
     confirm,
     load_settings,
     run_async,
     run_with_store,
     torrent_files,
+    traits,
     with_store,
 )
 from tracker.cli.terminal import Row, describe, note, progress, say, show
@@ -82,7 +81,7 @@ def cleanup(
         with_store(work)
 
 
-@audited("reindex")
+@traits(audited="reindex")
 async def reindex(store: Store, change: Change, as_json: AsJson = False) -> None:
     """Rebuild the lists of torrents, denials, users and clients: for data written by a site."""
     with progress("keys checked") as shown:
@@ -103,8 +102,7 @@ def _check_wipe(uniques: bool, repairs: bool, yes: bool) -> None:
     confirm(f"Delete all counters, latencies, histories and totals of the tracker{too}?", yes=yes or repairs)
 
 
-@checks(_check_wipe)
-@audited("wipe_stats")
+@traits(audited="wipe_stats", checks=_check_wipe)
 async def wipe_stats(
     store: Store,
     change: Change,

@@ -2,14 +2,12 @@
 output of multipliers."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
-from inspect import Parameter, Signature, signature
+from collections.abc import Iterable, Mapping
+from inspect import Parameter
 from typing import Annotated, Any, cast
 
 from typer import BadParameter, Option
 
-from tracker.cli.commands import Command
 from tracker.cli.terminal import Column, Moment, Row, Value
 from tracker.errors import ClientError
 from tracker.store.schema.multipliers import (
@@ -27,32 +25,20 @@ Given = Mapping[str, Any] | None
 """What the options of a record give to a command; None only in the declaration."""
 
 
-def options_of(*records: type, without: Iterable[str] = ()) -> Callable[[Command], Command]:
-    """The command has an option for each field of the records that programs set. Its parameter ``given`` gets those
-    that were given, by name."""
-    fields = {name: field for record in records for name, field in settable(record).items() if name not in without}
+class OptionsOf:
+    """An option for each field of the records that programs set."""
 
-    def decorate(command: Command) -> Command:
-        parameters: list[Parameter] = []
-        for each in signature(command).parameters.values():
-            parameters += map(_option, fields.values()) if each.name == "given" else [each]
+    def __init__(self, *records: type, without: Iterable[str] = ()) -> None:
+        found = {name: field for record in records for name, field in settable(record).items() if name not in without}
+        self._fields = found
+        self.parameters = [*map(_option, found.values())]
 
-        def collect(arguments: Mapping[str, Any]) -> dict[str, Any]:
-            given = {name: arguments[name] for name in fields if arguments[name] is not None}
-            for name in [name for name in given if fields[name].kind == "names"]:
-                given[name] = tuple(filter(None, map(str.strip, given[name].split(","))))
-            return {**{name: value for name, value in arguments.items() if name not in fields}, "given": given}
-
-        @wraps(command)
-        def run(**arguments: Any) -> Any:
-            return command(**collect(arguments))
-
-        run.collect = collect  # type: ignore[attr-defined]  # for ``checks``
-        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
-        return run
-
-    return decorate
+    def collect(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments, with those of the options that were given as ``given``."""
+        given = {name: arguments[name] for name in self._fields if arguments[name] is not None}
+        for name in [name for name in given if self._fields[name].kind == "names"]:
+            given[name] = tuple(filter(None, map(str.strip, given[name].split(","))))
+        return {**{name: value for name, value in arguments.items() if name not in self._fields}, "given": given}
 
 
 _TYPES: dict[str, type] = {"flag": bool, "number": int}

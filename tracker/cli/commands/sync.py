@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Exit, Option
 
-from tracker.cli.commands import AsJson, audited, group, load_settings
+from tracker.cli.commands import AsJson, group, load_settings
 from tracker.cli.terminal import complain, note, progress, say, say_json
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
@@ -44,8 +44,7 @@ async def run(store: Store) -> None:
         await found.run()
 
 
-@sync.command("import")
-@audited("import")
+@sync.command("import", audited="import")
 async def import_site(
     store: Store,
     change: Change,

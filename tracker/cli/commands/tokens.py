@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, BadParameter, Option
 
-from tracker.cli.commands import AsJson, Pages, audited, checks, config_file, group, lists
+from tracker.cli.commands import AsJson, Pages, config_file, group, traits
 from tracker.cli.commands.options import row_of
 from tracker.cli.terminal import Row, announce_urls, note, say, say_json
 from tracker.operations.audit import Change
@@ -30,9 +30,7 @@ def _check_new(role: str, read_only: bool, expires: str | None) -> None:
     parse_end(expires or "", time.time())
 
 
-@tokens.command("create")
-@checks(_check_new)
-@audited("token.create")
+@tokens.command("create", audited="token.create", checks=_check_new)
 async def create_token(
     store: Store,
     change: Change,
@@ -67,8 +65,7 @@ async def create_token(
     return {**_row(token), "token": text}
 
 
-@tokens.command("list")
-@lists("id:12 role:7 created:20 last_used:20 expires:20? addresses:20? name:64")
+@tokens.command("list", lists="id:12 role:7 created:20 last_used:20 expires:20? addresses:20? name:64")
 async def list_tokens(store: Store) -> Pages:
     """List tokens, and when each was last used (to the minute). Secrets are not shown."""
     yield (_row(token) for token in await store.tokens.list())
@@ -78,8 +75,7 @@ def _row(token: Token) -> Row:
     return {"id": token.token_id, **row_of(token, [name for name in fields_of(Token) if name != "token_id"])}
 
 
-@tokens.command("revoke")
-@audited("token.revoke")
+@tokens.command("revoke", audited="token.revoke")
 async def revoke_token(store: Store, change: Change, who: Who) -> None:
     """Revoke a token, and the browser sessions that were opened with it, from the next request on."""
     await change.touch("token", who)
@@ -87,8 +83,7 @@ async def revoke_token(store: Store, change: Change, who: Who) -> None:
     say(f"revoked {revoked.token_id} {revoked.name}")
 
 
-@tokens.command("sign-out")
-@audited("token.sign_out")
+@tokens.command("sign-out", audited="token.sign_out")
 async def sign_out(store: Store, change: Change) -> None:
     """Sign out all browsers, including those signed in by link. Tokens stay valid."""
     ended = await store.tokens.end_all_sessions()
@@ -96,7 +91,7 @@ async def sign_out(store: Store, change: Change) -> None:
     say(f"signed out: {ended}")
 
 
-@audited("token.sign_in_link")
+@traits(audited="token.sign_in_link")
 async def sign_in_link(store: Store, change: Change, as_json: AsJson = False) -> None:
     """Print a link that signs a browser in to the dashboard, once, within 15 minutes, with role admin."""
     del change  # it has no object

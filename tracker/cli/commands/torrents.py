@@ -18,24 +18,23 @@ from tracker.cli.commands import (
     Limit,
     LimitOrAll,
     Pages,
-    each,
     group,
     in_no_order,
     in_order,
-    lists,
     load_settings,
     run_each,
     torrent_files,
+    traits,
 )
 from tracker.cli.commands.options import (
     Given,
+    OptionsOf,
     RemoveRule,
     Rule,
     Until,
     check_removed,
     given_multipliers,
     given_rules,
-    options_of,
     row_of,
 )
 from tracker.cli.terminal import Listing, Moment, Row, note
@@ -61,8 +60,7 @@ Pending = Annotated[bool, Option("--pending", help="Refuse announces until `trac
 torrents = group("Register and inspect torrents.")
 
 
-@torrents.command("add")
-@options_of(Torrent, without=("enabled", "reason", "size", "hybrid_of"))
+@torrents.command("add", given=OptionsOf(Torrent, without=("enabled", "reason", "size", "hybrid_of")))
 def add_torrent(
     what: Annotated[
         list[str], Argument(metavar="FILE.torrent|INFO_HASH…", help="Torrent files, or info hashes in hexadecimal.")
@@ -111,8 +109,7 @@ def _file(text: str) -> bytes | None:
         return file.read(MAX_BYTES + 1)
 
 
-@torrents.command("remove")
-@each("torrent.remove", "torrent")
+@torrents.command("remove", audited="torrent.remove", each="torrent")
 async def remove_torrent(store: Store, info_hash: InfoHash) -> str:
     """Unregister torrents. In open mode the next announce registers them again (see `tracker deny`).
 
@@ -124,16 +121,14 @@ async def remove_torrent(store: Store, info_hash: InfoHash) -> str:
     return f"removed {info_hash}"
 
 
-@torrents.command("enable")
-@each("torrent.edit", "torrent")
+@torrents.command("enable", audited="torrent.edit", each="torrent")
 async def enable_torrent(store: Store, info_hash: InfoHash) -> str:
     """Enable torrents, both halves of hybrid ones, and approve pending ones."""
     await operations.edit_torrent(store, parse_info_hash(info_hash), {"enabled": "1", "reason": ""})
     return f"enabled {info_hash}"
 
 
-@torrents.command("disable")
-@each("torrent.edit", "torrent")
+@torrents.command("disable", audited="torrent.edit", each="torrent")
 async def disable_torrent(store: Store, info_hash: InfoHash, reason: Reason = operations.NOT_SERVED) -> str:
     """Disable torrents, both halves of hybrid ones: announces are refused, statistics stay."""
     fields = {"enabled": "0", "reason": reason}
@@ -159,8 +154,7 @@ def renumber_torrents(
     renumber(file)
 
 
-@torrents.command("edit")
-@options_of(Torrent, without=("enabled", "reason"))
+@torrents.command("edit", given=OptionsOf(Torrent, without=("enabled", "reason")))
 def edit_torrent(
     info_hashes: InfoHashes,
     given: Given = None,
@@ -199,8 +193,7 @@ async def search_torrents(
     await _list(store, TorrentFilter(), text, limit, as_json=as_json)
 
 
-@torrents.command("history")
-@lists("at:20 seeders>12 leechers>12 snatches>12 score>12")
+@torrents.command("history", lists="at:20 seeders>12 leechers>12 snatches>12 score>12")
 async def show_history(store: Store, info_hash: InfoHash) -> Pages:
     """Show a torrent's peers and score at its last scorings, oldest first."""
     found = existing(await store.torrents.get(parse_info_hash(info_hash)), "torrent")
@@ -303,14 +296,14 @@ async def _list_peers(store: Store, found: Torrent, database: Path | None, as_js
             listing.page(map(row, await peer_views(store, page, places)))
 
 
-@each("denial.add", "torrent")
+@traits(audited="denial.add", each="torrent")
 async def deny(store: Store, info_hash: InfoHash, reason: Reason = operations.NOT_SERVED) -> str:
     """Put torrents on the deny list, registered or not, from the next announce on; both halves of hybrid ones."""
     await operations.deny_torrent(store, parse_info_hash(info_hash), reason)
     return f"denied {info_hash}"
 
 
-@each("denial.remove", "torrent")
+@traits(audited="denial.remove", each="torrent")
 async def allow(store: Store, info_hash: InfoHash) -> str:
     """Remove torrents from the deny list, both halves of hybrid ones."""
     if not await operations.allow_torrent(store, parse_info_hash(info_hash)):
@@ -318,7 +311,7 @@ async def allow(store: Store, info_hash: InfoHash) -> str:
     return f"allowed {info_hash}"
 
 
-@lists("info_hash:40 reason since:20")
+@traits(lists="info_hash:40 reason since:20")
 async def denied(store: Store, limit: LimitOrAll = EVERYTHING) -> Pages:
     """List denied torrents with reason and date, newest first."""
     async for page in in_order(limit, store.torrents.denials):
@@ -330,8 +323,7 @@ _RANKED = ("score", "seeders", "leechers", "name")
 scores = group("Show torrent scores and scoring progress.")
 
 
-@scores.command("top")
-@lists("rank>8 score>8 info_hash:40 seeders>8 leechers>8 name")
+@scores.command("top", lists="rank>8 score>8 info_hash:40 seeders>8 leechers>8 name")
 async def show_ranking(store: Store, limit: Limit = 20) -> Pages:
     """List torrents by score, highest first."""
     rank = 1
@@ -350,8 +342,7 @@ async def show_lag(store: Store) -> Row:
     return {**asdict(lag), "longest_seconds": round(lag.longest_seconds)}
 
 
-@scores.command("place")
-@lists("info_hash:40 rank>8 of>8 score>8 last_processed:20 next_turn:20 being_scored:12")
+@scores.command("place", lists="info_hash:40 rank>8 of>8 score>8 last_processed:20 next_turn:20 being_scored:12")
 async def show_place(store: Store, info_hashes: InfoHashes) -> Pages:
     """Show the rank of torrents (1: highest score), and when they are scored next."""
     for text in info_hashes:

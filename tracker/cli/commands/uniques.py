@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, BadParameter
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import InfoHash, Limit, Month, Pages, Yes, audited, confirm, group, in_order, lists
+from tracker.cli.commands import InfoHash, Limit, Month, Pages, Yes, confirm, group, in_order
 from tracker.cli.terminal import Row, note, progress, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
@@ -29,8 +29,9 @@ def _check_names(names: list[str]) -> list[str]:
 uniques = group("Show unique users by location and torrent.")
 
 
-@uniques.command("top")
-@lists(lambda scope, **_: "info_hash:40 users>10 name" if scope == "torrents" else "users>10 place")
+@uniques.command(
+    "top", lists=lambda scope, **_: "info_hash:40 users>10 name" if scope == "torrents" else "users>10 place"
+)
 async def top(store: Store, scope: AScope, month: Month = None, limit: Limit = 20) -> Pages:
     """List locations or torrents by unique users, highest first."""
     await _note_memory(store, month)
@@ -57,8 +58,7 @@ async def _torrent_row(store: Store, entry: LeaderboardEntry) -> Row:
     return {"info_hash": entry.name, "users": entry.users, "name": known.name if known else ""}
 
 
-@uniques.command("show")
-@lists("users>10 scope:10 place")
+@uniques.command("show", lists="users>10 scope:10 place")
 async def show(store: Store, info_hash: InfoHash, limit: Limit = 100) -> Pages:
     """Show the locations of a torrent's users, by unique users of all time."""
     await _note_memory(store, None)
@@ -72,8 +72,7 @@ async def show(store: Store, info_hash: InfoHash, limit: Limit = 100) -> Pages:
         yield ({"users": place.users, "scope": scope, "place": place.name} for scope, place in page)
 
 
-@uniques.command("figure")
-@lists("users>10 name")
+@uniques.command("figure", lists="users>10 name")
 async def show_figures(
     store: Store,
     scope: AScope,
@@ -93,8 +92,7 @@ async def show_figures(
         yield [{"users": users, "name": name}]
 
 
-@uniques.command("flush")
-@audited("uniques.flush")
+@uniques.command("flush", audited="uniques.flush")
 async def flush(store: Store, change: Change, yes: Yes = False) -> None:
     """Delete all counts of unique users and their markers. Torrents, scores and counters stay."""
     question = "Delete all counts of unique users (places, torrents, months, leaderboards) and their markers? "

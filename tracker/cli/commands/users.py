@@ -18,21 +18,18 @@ from tracker.cli.commands import (
     LimitOrAll,
     Pages,
     Yes,
-    audited,
     change_store,
-    checks,
     confirm,
-    each,
     group,
     in_no_order,
     in_order,
-    lists,
     load_settings,
     run_each,
     with_store,
 )
 from tracker.cli.commands.options import (
     Given,
+    OptionsOf,
     RemoveRule,
     Rule,
     Until,
@@ -40,7 +37,6 @@ from tracker.cli.commands.options import (
     columns_of,
     given_multipliers,
     given_rules,
-    options_of,
     row_of,
     shown_multiplier,
 )
@@ -96,10 +92,7 @@ Passkeys = Annotated[bool, Option("--passkeys", help="Show passkeys (secret).")]
 users = group("Manage users: passkeys, totals, hit-and-runs.")
 
 
-@users.command("add")
-@options_of(User)
-@checks(given_multipliers)
-@audited("user.add")
+@users.command("add", audited="user.add", checks=given_multipliers, given=OptionsOf(User))
 async def add_user(
     store: Store,
     change: Change,
@@ -117,8 +110,7 @@ async def add_user(
     _show_passkey(added, as_json)
 
 
-@users.command("rotate")
-@audited("user.rotate")
+@users.command("rotate", audited="user.rotate")
 async def rotate_passkey(
     store: Store, change: Change, who: Who, passkey: Passkey = None, as_json: AsJson = False
 ) -> None:
@@ -139,8 +131,7 @@ def _show_passkey(found: User, as_json: bool) -> None:
     terminal.describe(row, as_json=as_json)
 
 
-@users.command("enable")
-@each("user.edit", "user", secret=True)
+@users.command("enable", audited="user.edit", each="user", secret=True)
 async def enable_user(store: Store, who: EachUser) -> str:
     """Enable users."""
     found = await store.users.find(who)
@@ -148,8 +139,7 @@ async def enable_user(store: Store, who: EachUser) -> str:
     return f"enabled user {found.user_id}"
 
 
-@users.command("disable")
-@each("user.edit", "user", secret=True)
+@users.command("disable", audited="user.edit", each="user", secret=True)
 async def disable_user(store: Store, who: EachUser, reason: Reason = None) -> str:
     """Disable users: they are refused from their next announce on."""
     found = await store.users.find(who)
@@ -163,10 +153,7 @@ def _check_edit(given: Given, until: str | None, rule: str | None, remove_rule: 
         raise BadParameter("nothing to change: give an option such as --no-leech")
 
 
-@users.command("edit")
-@options_of(User, Additions)
-@checks(_check_edit)
-@audited("user.edit")
+@users.command("edit", audited="user.edit", checks=_check_edit, given=OptionsOf(User, Additions))
 async def edit_user(
     store: Store,
     change: Change,
@@ -200,8 +187,7 @@ async def edit_user(
         say(f"uploaded {found.uploaded}, downloaded {found.downloaded}")
 
 
-@users.command("delete")
-@audited("user.delete")
+@users.command("delete", audited="user.delete")
 async def delete_user(store: Store, change: Change, who: Who, yes: Yes = False) -> None:
     """Delete a user and all of the user's totals."""
     await change.touch("user", who)
@@ -221,8 +207,10 @@ async def show_user(store: Store, who: Who, passkeys: Passkeys = False) -> Row:
     return {**row, "connectable": check.connectable if check else None}
 
 
-@users.command("torrents")
-@lists("torrent_id>10 uploaded>16 downloaded>16 total_seconds>13 seed_seconds>13 credit_cut>16 info_hash:40 name")
+@users.command(
+    "torrents",
+    lists="torrent_id>10 uploaded>16 downloaded>16 total_seconds>13 seed_seconds>13 credit_cut>16 info_hash:40 name",
+)
 async def list_torrents(
     store: Store,
     who: Who,
@@ -273,8 +261,10 @@ async def _forgive_one(store: Store, who: str, text: str) -> str:
     return f"cleared the hit-and-run of user {found.user_id} on torrent {text}"
 
 
-@users.command("list")
-@lists(lambda passkeys, **_: [*columns("user_id>15"), *columns_of(User), *columns(f"name?{' passkey' * passkeys}")])
+@users.command(
+    "list",
+    lists=lambda passkeys, **_: [*columns("user_id>15"), *columns_of(User), *columns(f"name?{' passkey' * passkeys}")],
+)
 async def list_users(
     store: Store,
     by: Annotated[Order, Option(help="Sort by this.")] = "id",
@@ -306,8 +296,7 @@ def _user_row(found: User, passkeys: bool) -> Row:
     return {**row, "passkey": found.passkey} if passkeys else row
 
 
-@users.command("owing")
-@lists("hit_and_runs>12 user_id")
+@users.command("owing", lists="hit_and_runs>12 user_id")
 async def list_owing(store: Store, limit: Limit = 100) -> Pages:
     """List users by their number of hit-and-runs (see TRACKER_USERS__HNR_THRESHOLD_SECONDS), highest first."""
     async for page in in_order(limit, store.users.hit_and_runs):
@@ -316,8 +305,7 @@ async def list_owing(store: Store, limit: Limit = 100) -> Pages:
             yield "no user has a hit-and-run"
 
 
-@users.command("unregistered")
-@lists("at:20 info_hash:40")
+@users.command("unregistered", lists="at:20 info_hash:40")
 async def list_unregistered(store: Store, who: Who) -> Pages:
     """List torrents that a user announced in the last 90 days, and that are not registered: the newest 100."""
     found = await store.users.find(who)
@@ -325,8 +313,7 @@ async def list_unregistered(store: Store, who: Who) -> Pages:
     yield ({"at": Moment(each.at), "info_hash": each.info_hash.hex()} for each in tried)
 
 
-@users.command("pending")
-@lists("at:20 user_id>15 downloaded>16 total_seconds>13 seed_seconds>13 info_hash:40 name")
+@users.command("pending", lists="at:20 user_id>15 downloaded>16 total_seconds>13 seed_seconds>13 info_hash:40 name")
 async def list_pending(store: Store, limit: Limit = 100) -> Pages:
     """List torrents that become hit-and-runs unless their users come back (see TRACKER_USERS__HNR_GRACE_SECONDS)."""
     async for page in in_order(limit, partial(pending_hit_and_runs, store)):
@@ -338,9 +325,7 @@ GroupId = Annotated[int, Argument(metavar="GROUP", min=1, max=MAX_GROUP_ID, help
 groups = group("Manage groups of users: rules for all users of a group.")
 
 
-@groups.command("set")
-@options_of(Group)
-@audited("group.set")
+@groups.command("set", audited="group.set", given=OptionsOf(Group))
 async def set_group(store: Store, change: Change, group_id: GroupId, given: Given = None, until: Until = None) -> Row:
     """Add a group, or change one from the next announce of its users on; other fields are unchanged."""
     fields = given_multipliers(given or {}, until)
@@ -360,15 +345,13 @@ async def _shown_group(store: Store, group_id: int) -> Row:
     return _group_row(existing(await store.groups.get(group_id), "group"))
 
 
-@groups.command("list")
-@lists([*columns("group_id>9"), *columns_of(Group)])
+@groups.command("list", lists=[*columns("group_id>9"), *columns_of(Group)])
 async def list_groups(store: Store) -> Pages:
     """List all groups."""
     yield [_group_row(found) for found in await store.groups.all()]
 
 
-@groups.command("delete")
-@each("group.delete", "group")
+@groups.command("delete", audited="group.delete", each="group")
 async def delete_groups(store: Store, group_id: Annotated[str, Argument(metavar="GROUP", help="Group ids.")]) -> str:
     """Delete groups. Their users keep the number, without rules."""
     if not (group_id.isascii() and group_id.isdigit()) or not await store.groups.delete(int(group_id)):
@@ -419,9 +402,7 @@ UserId = Annotated[str, Argument(metavar="USER", help="User id.")]
 freeleech = group("Give users freeleech tokens: downloads of one torrent that do not count.")
 
 
-@freeleech.command("give")
-@checks(lambda until: parse_end(until, time.time()))
-@audited("freeleech.give")
+@freeleech.command("give", audited="freeleech.give", checks=lambda until: parse_end(until, time.time()))
 async def give_freeleech(
     store: Store,
     change: Change,
@@ -444,8 +425,7 @@ async def give_freeleech(
     say(f"user {user_id} downloads {info_hash} freely {says}")
 
 
-@freeleech.command("revoke")
-@audited("freeleech.revoke")
+@freeleech.command("revoke", audited="freeleech.revoke")
 async def revoke_freeleech(store: Store, change: Change, user_id: UserId, info_hash: InfoHash) -> None:
     """Take a token back."""
     torrent = await _touched(store, change, user_id, info_hash)
@@ -460,8 +440,7 @@ async def _touched(store: Store, change: Change, user_id: str, info_hash: str) -
     return await counting_torrent(store, parse_info_hash(info_hash))
 
 
-@freeleech.command("list")
-@lists("until:20 info_hash:40 name")
+@freeleech.command("list", lists="until:20 info_hash:40 name")
 async def list_freeleech(store: Store, user_id: UserId) -> Pages:
     """List the tokens of a user that have not ended, the next to end first."""
     async for page in in_order(EVERYTHING, partial(freeleech_tokens, store, user_id)):

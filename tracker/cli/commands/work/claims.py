@@ -18,7 +18,7 @@ from typing import IO, Annotated
 
 from typer import Argument, BadParameter, Option
 
-from tracker.cli.commands import PAGE, Limit, Month, Pages, audited, checks, in_order, lists, run_each, with_store
+from tracker.cli.commands import PAGE, Limit, Month, Pages, in_order, run_each, with_store
 from tracker.cli.commands.work.group import OlderThan, Project, commands
 from tracker.cli.terminal import Moment, Row, progress, say
 from tracker.errors import ClientError
@@ -41,9 +41,7 @@ def _check_filter(
         raise BadParameter("give --older-than, --claimant, --item, --prefix or --all")
 
 
-@commands.command("release")
-@checks(_check_filter)
-@audited("claims.release")
+@commands.command("release", audited="claims.release", checks=_check_filter)
 async def release_claims(
     store: Store,
     change: Change,
@@ -100,8 +98,7 @@ def _run_each(
     run_each(names, lambda store, name: action(store, name, project), operation, "block", objects=objects)
 
 
-@commands.command("blocked")
-@lists("who:45")
+@commands.command("blocked", lists="who:45")
 async def list_blocked(
     store: Store,
     project: Annotated[
@@ -120,8 +117,7 @@ def _check_week(week: str | None) -> str | None:
     return week
 
 
-@commands.command("top")
-@lists("claimant:30 items>10 bytes>20 seconds>12")
+@commands.command("top", lists="claimant:30 items>10 bytes>20 seconds>12")
 async def show_top(
     store: Store,
     project: Project,
@@ -144,8 +140,7 @@ async def show_top(
         yield map(asdict, page)
 
 
-@commands.command("log")
-@lists("at:20 claimant:30 bytes>20 seconds>10 item")
+@commands.command("log", lists="at:20 claimant:30 bytes>20 seconds>10 item")
 async def show_log(store: Store, project: Project, limit: Limit = 20) -> Pages:
     """List finished claims, newest first. `tracker work drain` writes them to files."""
 

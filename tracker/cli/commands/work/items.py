@@ -8,20 +8,8 @@ from typing import Annotated, Literal
 
 from typer import Argument, BadParameter, Option
 
-from tracker.cli.commands import (
-    EVERYTHING,
-    PAGE,
-    AsJson,
-    LimitOrAll,
-    Pages,
-    Yes,
-    audited,
-    change_store,
-    checks,
-    confirm,
-    lists,
-)
-from tracker.cli.commands.options import Given, options_of
+from tracker.cli.commands import EVERYTHING, PAGE, AsJson, LimitOrAll, Pages, Yes, change_store, confirm
+from tracker.cli.commands.options import Given, OptionsOf
 from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, commands
 from tracker.cli.terminal import Moment, Row, say, show
 from tracker.errors import ClientError, existing
@@ -77,8 +65,7 @@ _COLUMNS = {
 }
 
 
-@commands.command("list")
-@lists(lambda status, **_: _COLUMNS[status])
+@commands.command("list", lists=lambda status, **_: _COLUMNS[status])
 async def list_items(
     store: Store,
     project: Project,
@@ -129,8 +116,7 @@ async def show_item(store: Store, project: Project, item: Annotated[str, Argumen
     return {"item": found.name, "status": status, "copies": found.copies, "claimants": " ".join(found.claimants)}
 
 
-@commands.command("remove")
-@audited("items.remove")
+@commands.command("remove", audited="items.remove")
 async def remove_items(store: Store, change: Change, project: Project, items: Items) -> None:
     """Remove items from their queues, or forget that they are done. Claims stay."""
     await change.touch("project", project)
@@ -148,9 +134,7 @@ def _check_purge(project: str, status: str, queue: str, older_than: float | None
     confirm(f"Remove the {which} of {project}?", yes=yes)
 
 
-@commands.command("purge")
-@checks(_check_purge)
-@audited("items.purge")
+@commands.command("purge", audited="items.purge", checks=_check_purge)
 async def purge_items(
     store: Store,
     change: Change,
@@ -175,9 +159,7 @@ def _check_dry_run(dry_run: bool) -> None:
         raise BadParameter("give --dry-run: the running tracker applies the policy every ten minutes")
 
 
-@commands.command("policy")
-@checks(_check_dry_run)
-@lists("info_hash:40 seeders>8 average>8 copies>6 to:20 reason")
+@commands.command("policy", lists="info_hash:40 seeders>8 average>8 copies>6 to:20 reason", checks=_check_dry_run)
 async def preview_policy(
     store: Store,
     project: Project,
@@ -197,8 +179,7 @@ def _policy_row(change: PolicyChange) -> Row:
     }
 
 
-@commands.command("projects")
-@lists("name:30 kind:7 todo>10 out>10 done>10 claimants>10 title")
+@commands.command("projects", lists="name:30 kind:7 todo>10 out>10 done>10 claimants>10 title")
 async def list_projects(store: Store) -> Pages:
     """List projects: their items by state, claims, and totals."""
     projects = await store.work.projects.all()
@@ -208,9 +189,7 @@ async def list_projects(store: Store) -> Pages:
         yield [{"name": project.name, "kind": project.kind, **counts, "title": project.title, **numbers.totals}]
 
 
-@commands.command("create")
-@options_of(ProjectRecord)
-@audited("project.create")
+@commands.command("create", audited="project.create", given=OptionsOf(ProjectRecord))
 async def create_project(
     store: Store, change: Change, name: Project, kind: Annotated[Kind, Option()] = "items", given: Given = None
 ) -> None:
@@ -225,10 +204,7 @@ def _check_given(given: Given) -> None:
         raise BadParameter("nothing to change: give an option such as --title")
 
 
-@commands.command("edit")
-@options_of(ProjectRecord)
-@checks(_check_given)
-@audited("project.edit")
+@commands.command("edit", audited="project.edit", checks=_check_given, given=OptionsOf(ProjectRecord))
 async def edit_project(store: Store, change: Change, name: Project, given: Given = None) -> None:
     """Change settings of a project; others are unchanged. They apply to each claimant's next request."""
     await change.touch("project", name)
@@ -236,8 +212,7 @@ async def edit_project(store: Store, change: Change, name: Project, given: Given
     say(f"changed {name}")
 
 
-@commands.command("delete")
-@audited("project.delete")
+@commands.command("delete", audited="project.delete")
 async def delete_project(store: Store, change: Change, name: Project, yes: Yes = False) -> None:
     """Delete a project with its items, claims, log and leaderboards. Other projects are unchanged."""
     await change.touch("project", name)
