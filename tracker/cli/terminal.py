@@ -102,17 +102,22 @@ class Listing:
     """Prints rows page by page: a table in a terminal, tab-separated lines elsewhere, or one JSON object per line.
     ``shown`` are the columns, or the text for ``columns``."""
 
+    _console: "Console | None" = None
+
     def __init__(self, shown: Sequence[Column] | str, *, as_json: bool) -> None:
         self._columns = shown = columns(shown) if isinstance(shown, str) else shown
         self._as_json = as_json
-        self._console = _console() if sys.stdout.isatty() and not as_json else None
         self._first = True
-        if self._console is not None and self._console.width < _needed_width(shown):
-            self._columns = [column for column in shown if not column.optional]
-        if self._console is not None and self._console.width < _needed_width(self._columns):
-            self._console = None
-            self._columns = shown
-            typer.echo("\t".join(column.name for column in shown))
+        if as_json or not sys.stdout.isatty():
+            return
+        from rich.console import Console  # noqa: PLC0415  # slow to import, and for terminals only
+
+        console = Console(highlight=False)
+        for some in (shown, [column for column in shown if not column.optional]):
+            if console.width >= sum((column.width or _MIN_WIDTH) + _GAP for column in some):
+                self._columns, self._console = some, console
+                return
+        typer.echo("\t".join(column.name for column in shown))
 
     def page(self, rows: Iterable[Row]) -> None:
         if self._console is not None:
@@ -125,7 +130,7 @@ class Listing:
                 typer.echo("\t".join(_cell(row[column.name]) for column in self._columns))
 
     def _table(self, console: "Console", rows: Iterable[Row]) -> None:
-        from rich import box  # noqa: PLC0415  # slow to import, and for terminals only
+        from rich import box  # noqa: PLC0415
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
@@ -144,17 +149,6 @@ class Listing:
         if table.row_count or self._first:
             console.print(table)
         self._first = False
-
-
-def _needed_width(columns: Sequence[Column]) -> int:
-    """For readable cells, in characters."""
-    return sum((column.width or _MIN_WIDTH) + _GAP for column in columns)
-
-
-def _console() -> "Console":
-    from rich.console import Console  # noqa: PLC0415
-
-    return Console(highlight=False)
 
 
 def _cell(value: Value) -> str:

@@ -15,7 +15,6 @@ from tracker.cli.terminal import progress
 from tracker.errors import StoreUnavailable
 from tracker.operations.peers import format_prefix
 from tracker.operations.users import freeleech_tokens
-from tracker.store.access.client_lists import AllowList, DenyList
 from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.schema.record import shown
 from tracker.store.sharding.shards import named, noting_unavailable_shards
@@ -24,9 +23,6 @@ from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import User
 from tracker.store.users.freeleech import MAX_TOKENS
 from tracker.system.private_file import private_file
-
-_FORMATS = ("csv", "jsonl")
-Pages = AsyncIterator[list[Row]]
 
 
 def export_records(
@@ -50,7 +46,7 @@ def export_records(
     if what != "all" and what not in WHAT:
         raise BadParameter(f"--what must be {', '.join(WHAT)} or all")
     form = format or ("csv" if file and file.suffix.lower() == ".csv" else "jsonl")
-    if form not in _FORMATS:
+    if form not in ("csv", "jsonl"):
         raise BadParameter("--format must be csv or jsonl")
     if form == "csv" and what == "all":
         raise BadParameter("a CSV file holds one kind of record: choose it with --what, or use --format jsonl")
@@ -85,28 +81,29 @@ def _opened(stack: ExitStack, path: Path | None) -> IO[str]:
     return text
 
 
-def _pages(store: Store, kind: Kind, *, passkeys: bool, with_auto: bool) -> Pages:
-    readers: dict[Kind, Pages] = {
-        "torrent": _torrents(store, with_auto=with_auto),
-        "user": _users(store, passkeys=passkeys),
-        "denial": _denials(store),
-        "client": _clients(store.allow_list, "name"),
-        "denied_client": _clients(store.deny_list, "reason"),
-        "freeleech_token": _freeleech_tokens(store),
-        "user_torrent": _user_torrents(store),
-    }
-    return readers[kind]
-
-
-async def _torrents(store: Store, *, with_auto: bool) -> Pages:
-    async for page in in_no_order(store.torrents.page):
-        wanted = (each for each in page if each.registered and (with_auto or each.fields.get("auto") != "1"))
-        yield [_row("torrent", each, info_hash=each.info_hash.hex(), snatches=each.completions) for each in wanted]
-
-
-async def _users(store: Store, *, passkeys: bool) -> Pages:
-    async for page in in_order(EVERYTHING, store.users.page):
-        yield [_row("user", each, passkey=each.passkey if passkeys else "") for each in page]
+async def _pages(store: Store, kind: Kind, *, passkeys: bool, with_auto: bool) -> AsyncIterator[list[Row]]:
+    """Tokens without those that have ended; tokens and users on torrents without those of removed torrents."""
+    match kind:
+        case "torrent":
+            async for page in in_no_order(store.torrents.page):
+                found = [each for each in page if each.registered and (with_auto or each.fields.get("auto") != "1")]
+                yield [_row(kind, each, info_hash=each.info_hash.hex(), snatches=each.completions) for each in found]
+        case "user":
+            async for users in in_order(EVERYTHING, store.users.page):
+                yield [_row(kind, each, passkey=each.passkey if passkeys else "") for each in users]
+        case "denial":
+            async for denials in in_order(EVERYTHING, store.torrents.denials):
+                yield [{"info_hash": each.info_hash.hex(), "reason": each.reason} for each in denials]
+        case "client" | "denied_client":
+            clients, about = (store.allow_list, "name") if kind == "client" else (store.deny_list, "reason")
+            async for prefixes in in_no_order(clients.page):
+                yield [{"prefix": format_prefix(prefix), about: text} for prefix, text in prefixes]
+        case "freeleech_token":
+            async for users in in_order(EVERYTHING, store.users.page):
+                yield [row for user in users for row in await _tokens(store, user.user_id)]
+        case "user_torrent":
+            async for _, rows in store.user_history.parts():
+                yield [{name: text_of(value) for name, value in shown(each, COLUMNS[kind]).items()} for each in rows]
 
 
 def _row(kind: Kind, found: Torrent | User, **others: str | int) -> Row:
@@ -119,32 +116,10 @@ def _row(kind: Kind, found: Torrent | User, **others: str | int) -> Row:
     return row
 
 
-async def _denials(store: Store) -> Pages:
-    async for page in in_order(EVERYTHING, store.torrents.denials):
-        yield [{"info_hash": each.info_hash.hex(), "reason": each.reason} for each in page]
-
-
-async def _clients(clients: AllowList | DenyList, about: str) -> Pages:
-    async for page in in_no_order(clients.page):
-        yield [{"prefix": format_prefix(prefix), about: text} for prefix, text in page]
-
-
-async def _freeleech_tokens(store: Store) -> Pages:
-    """Without those that have ended, and those of removed torrents."""
-    async for page in in_order(EVERYTHING, store.users.page):
-        rows: list[Row] = []
-        for user in page:
-            tokens = await freeleech_tokens(store, user.user_id, 0, MAX_TOKENS)
-            rows += [
-                {"user_id": user.user_id, "info_hash": token["info_hash"], "until": str(token["until"] or "")}
-                for token in tokens
-                if token["info_hash"]
-            ]
-        yield rows
-
-
-async def _user_torrents(store: Store) -> Pages:
-    """Without those of removed torrents."""
-    async for _, rows in store.user_history.parts():
-        names = COLUMNS["user_torrent"]
-        yield [{name: text_of(value) for name, value in shown(each, names).items()} for each in rows]
+async def _tokens(store: Store, user_id: str) -> list[Row]:
+    tokens = await freeleech_tokens(store, user_id, 0, MAX_TOKENS)
+    return [
+        {"user_id": user_id, "info_hash": token["info_hash"], "until": str(token["until"] or "")}
+        for token in tokens
+        if token["info_hash"]
+    ]

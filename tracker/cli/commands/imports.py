@@ -44,34 +44,6 @@ class Imported:
     """v2 halves of hybrid torrents whose v1 half has not come yet, by the info hash of that."""
 
 
-class Checkpoint:
-    """The progress of an import of ``inputs``. It holds no content of theirs but info hashes."""
-
-    def __init__(self, path: Path, inputs: Sequence[Path]) -> None:
-        self._path = path
-        self._inputs = [_identity(each) for each in inputs]
-
-    def load(self) -> Imported:
-        """Raises ClientError if the file is damaged, or if it belongs to other files or to an earlier state of them."""
-        try:
-            found = json.loads(self._path.read_text())
-        except FileNotFoundError:
-            return Imported()
-        except ValueError:
-            raise ClientError(f"{self._path}: not a file of --resume") from None
-        if not isinstance(found, Mapping) or found.get("inputs") != self._inputs:
-            raise ClientError(f"{self._path}: belongs to an import of other files; delete it to start again")
-        return Imported(**{name: value for name, value in found.items() if name != "inputs"})
-
-    def save(self, done: Imported) -> None:
-        new = self._path.with_name(f"{self._path.name}.new")
-        new.write_text(json.dumps({"inputs": self._inputs, **asdict(done)}))
-        new.replace(self._path)
-
-    def remove(self) -> None:
-        self._path.unlink(missing_ok=True)
-
-
 def _identity(path: Path) -> list[str | int]:
     """A file is the same while its name, size and time are; a folder while its name is."""
     if path.is_dir():
@@ -82,34 +54,6 @@ def _identity(path: Path) -> list[str | int]:
 
 _BATCH = 1000
 """Rows per batch: a batch is read, then written."""
-
-Paths = Annotated[
-    list[Path], Argument(metavar="FOLDER|FILE…", help="Folders of .torrent files, or .torrent, .csv and .jsonl files.")
-]
-What = Annotated[
-    str | None, Option(help=f"Kind of rows without a column `kind`: {', '.join(WHAT)}.", show_default="by columns")
-]
-Mapped = Annotated[
-    Path | None,
-    Option(
-        "--map",
-        metavar="FILE.toml",
-        help="Which columns hold which fields, for CSV files and JSON lines of another program.",
-    ),
-]
-ReplaceTotals = Annotated[
-    bool, Option("--replace-totals", help="Replace the totals of known users by those in the file.")
-]
-AddToTotals = Annotated[
-    bool,
-    Option(
-        "--add-to-totals", help="Add what rows of users on torrents change to the totals of these users and torrents."
-    ),
-]
-Check = Annotated[bool, Option("--check", help="Read and check all records first, and import none if one is invalid.")]
-Tsv = Annotated[
-    bool, Option("--tsv", help="The files are tab-separated, as `mysql --batch` writes them, with its escapes.")
-]
 Resume = Annotated[
     Path | None,
     Option(
@@ -119,14 +63,38 @@ Resume = Annotated[
 
 
 def import_records(
-    paths: Paths,
-    what: What = None,
-    mapped: Mapped = None,
-    replace_totals: ReplaceTotals = False,
-    add_to_totals: AddToTotals = False,
+    paths: Annotated[
+        list[Path],
+        Argument(metavar="FOLDER|FILE…", help="Folders of .torrent files, or .torrent, .csv and .jsonl files."),
+    ],
+    what: Annotated[
+        str | None, Option(help=f"Kind of rows without a column `kind`: {', '.join(WHAT)}.", show_default="by columns")
+    ] = None,
+    mapped: Annotated[
+        Path | None,
+        Option(
+            "--map",
+            metavar="FILE.toml",
+            help="Which columns hold which fields, for CSV files and JSON lines of another program.",
+        ),
+    ] = None,
+    replace_totals: Annotated[
+        bool, Option("--replace-totals", help="Replace the totals of known users by those in the file.")
+    ] = False,
+    add_to_totals: Annotated[
+        bool,
+        Option(
+            "--add-to-totals",
+            help="Add what rows of users on torrents change to the totals of these users and torrents.",
+        ),
+    ] = False,
     resume: Resume = None,
-    check: Check = False,
-    tsv: Tsv = False,
+    check: Annotated[
+        bool, Option("--check", help="Read and check all records first, and import none if one is invalid.")
+    ] = False,
+    tsv: Annotated[
+        bool, Option("--tsv", help="The files are tab-separated, as `mysql --batch` writes them, with its escapes.")
+    ] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Read and check, without writing.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -151,8 +119,7 @@ def import_records(
         checking.summarize(as_json=as_json, dry_run=True)
         return
     read = partial(reading.read, paths, kind, partial(keep_file, files), mapping, tsv=tsv)
-    checkpoint = Checkpoint(resume, paths) if resume else None
-    work = _Import(paths, read, checkpoint, replace_totals=replace_totals, add_to_totals=add_to_totals)
+    work = _Import(paths, read, resume, replace_totals=replace_totals, add_to_totals=add_to_totals)
     change_store("import", work.write)
     work.summarize(as_json=as_json, dry_run=False)
 
@@ -163,10 +130,12 @@ class _Import:
 
     paths: Sequence[Path]
     read: Callable[[], Items]
-    checkpoint: Checkpoint | None = None
+    checkpoint: Path | None = None
+    """Keeps ``done``; of the content of the files only info hashes."""
     replace_totals: bool = False
     add_to_totals: bool = False
     done: Imported = field(default_factory=Imported)
+    _inputs: list[list[str | int]] = field(default_factory=list)
     _user_of: dict[str, str] = field(default_factory=dict)
     _passkey_of: dict[str, str] = field(default_factory=dict)
     """Of the rows that were only checked."""
@@ -186,7 +155,7 @@ class _Import:
         total = await asyncio.to_thread(reading.count_torrents, self.paths)
         items = self.read()
         if self.checkpoint is not None:
-            self.done = self.checkpoint.load()
+            self._load(self.checkpoint)
         with progress("importing" if store else "reading", total) as shown:
             if skipped := self.done.records:
                 note(f"continues after {skipped} records")
@@ -203,7 +172,20 @@ class _Import:
         for v2 in self.done.halves.values():
             self._complain(v2, V1_IS_UNREGISTERED)
         if self.checkpoint is not None:
-            self.checkpoint.remove()
+            self.checkpoint.unlink(missing_ok=True)
+
+    def _load(self, checkpoint: Path) -> None:
+        """Raises ClientError if the file is damaged, or if it belongs to other files or to an earlier state of them."""
+        self._inputs = [_identity(each) for each in self.paths]
+        try:
+            found = json.loads(checkpoint.read_text())
+        except FileNotFoundError:
+            return
+        except ValueError:
+            raise ClientError(f"{checkpoint}: not a file of --resume") from None
+        if not isinstance(found, Mapping) or found.get("inputs") != self._inputs:
+            raise ClientError(f"{checkpoint}: belongs to an import of other files; delete it to start again")
+        self.done = Imported(**{name: value for name, value in found.items() if name != "inputs"})
 
     async def _process(self, store: Store | None, batch: list[Item | Problem], shown: Progress) -> None:
         """Applies the records of each kind in the order of the batch. Reports problems in the order of the batch."""
@@ -222,8 +204,10 @@ class _Import:
                 counts[f"{each.kind} {'added' if outcome else 'known'}"] += 1
         self.done.outcomes = dict(counts)
         self.done.records += len(batch)
-        if self.checkpoint is not None and store is not None:
-            self.checkpoint.save(self.done)
+        if self.checkpoint is not None:
+            new = self.checkpoint.with_name(f"{self.checkpoint.name}.new")
+            new.write_text(json.dumps({"inputs": self._inputs, **asdict(self.done)}))
+            new.replace(self.checkpoint)
         shown.advance(len(batch))
 
     async def _write(self, store: Store, kind: Kind, rows: Sequence[Row]) -> list[bool | str]:

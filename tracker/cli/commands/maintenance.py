@@ -40,7 +40,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.maintenance.maintenance import Finding, Maintenance
 from tracker.store.resharding.parts import Parts
 from tracker.store.resharding.renumber import Renumber
-from tracker.store.resharding.reshard import Counts, Reshard, count
+from tracker.store.resharding.reshard import Reshard, count
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import is_torrent_id
 from tracker.valkey.backup import copy_store, restore_store
@@ -234,15 +234,13 @@ def reshard(
     again.
     """
     settings = load_settings()
-    target = _target(settings, shards, _url_of(url, url_file), private=private, prefix=prefix)
+    if url is not None and url_file is not None:
+        raise ClientError("choose --url or --url-file")
+    if url_file is not None:
+        url = url_file.read_text(encoding="utf-8").strip()
+    target = _target(settings, shards, url, private=private, prefix=prefix)
     confirm("Has every tracker on this store been stopped?", yes=yes or dry_run)
     run_async(_run(settings, target, dry_run=dry_run, as_json=as_json))
-
-
-def _url_of(url: str | None, file: Path | None) -> str | None:
-    if url is not None and file is not None:
-        raise ClientError("choose --url or --url-file")
-    return file.read_text(encoding="utf-8").strip() if file is not None else url
 
 
 def _target(settings: Settings, shards: int, url: str | None, *, private: bool, prefix: str | None) -> Settings:
@@ -294,7 +292,13 @@ async def _run(settings: Settings, new: Settings, *, dry_run: bool, as_json: boo
         if dry_run:
             describe({**before.figures}, as_json=as_json)
             return
-        after = await _copy(run, source, target, before)
+        with progress("keys copied", await source.size()) as shown:
+            async for read in run.copy():
+                shown.reach(read)
+        note("writing sums, rankings, the change feed and copies of users")
+        await run.join()
+        with progress("keys checked", await target.size()) as shown:
+            after = await run.finish(before, shown.reach)
         change = change_of(target.store, "reshard")
         change.note(shards=len(target.shards), before=len(source.shards))
         change.count(keys=after.figures["keys"])
@@ -306,20 +310,23 @@ async def _run(settings: Settings, new: Settings, *, dry_run: bool, as_json: boo
             say(f"the new store is complete: set TRACKER_REDIS__SHARDS={new.redis.shards} before the next start")
 
 
-async def _copy(run: Reshard, source: Parts, target: Parts, before: Counts) -> Counts:
-    with progress("keys copied", await source.size()) as shown:
-        async for read in run.copy():
-            shown.reach(read)
-    note("writing sums, rankings, the change feed and copies of users")
-    await run.join()
-    with progress("keys checked", await target.size()) as shown:
-        return await run.finish(before, shown.reach)
-
-
 def renumber(file: Path) -> None:
     """Raises ClientError, StoreRefused and StoreUnavailable."""
-    wanted = _read_ids(file)
-    run_async(_renumber(load_settings(), wanted))
+    wanted, settings = _read_ids(file), load_settings()
+
+    async def work() -> None:
+        async with command_server(settings) as url, opened(settings, url, new=False) as parts:
+            run = Renumber(parts)
+            number = await run.begin(wanted)
+            with progress("keys read", 2 * await parts.size()) as shown:
+                async for read in run.run():
+                    shown.reach(read)
+            change = change_of(parts.store, "torrent.renumber")
+            change.count(torrents=number)
+            await change.record()
+            say(f"renumbered {number} torrents")
+
+    run_async(work())
 
 
 def _read_ids(file: Path) -> dict[str | InfoHash, str]:
@@ -342,16 +349,3 @@ def _read_ids(file: Path) -> dict[str | InfoHash, str]:
         if wanted.setdefault(old, words[1]) != words[1]:
             raise ClientError(f"{file} line {number}: this torrent is in the file twice")
     return wanted
-
-
-async def _renumber(settings: Settings, wanted: dict[str | InfoHash, str]) -> None:
-    async with command_server(settings) as url, opened(settings, url, new=False) as parts:
-        run = Renumber(parts)
-        number = await run.begin(wanted)
-        with progress("keys read", 2 * await parts.size()) as shown:
-            async for read in run.run():
-                shown.reach(read)
-        change = change_of(parts.store, "torrent.renumber")
-        change.count(torrents=number)
-        await change.record()
-        say(f"renumbered {number} torrents")

@@ -41,16 +41,13 @@ class OptionsOf:
         return {**{name: value for name, value in arguments.items() if name not in self._fields}, "given": given}
 
 
-_TYPES: dict[str, type] = {"flag": bool, "number": int}
-
-
 def _option(field: Field) -> Parameter:
     option = f"--{field.name.replace('_', '-')}"
     if field.kind == "flag":
         option += f"/--{field.off or f'no-{option[2:]}'}"
     about = f"{field.about} One of {', '.join(field.choices)}." if field.choices else field.about
     about += " Separated by commas." if field.kind == "names" else ""
-    hint: Any = _TYPES.get(field.kind, str)
+    hint: Any = {"flag": bool, "number": int}.get(field.kind, str)
     annotation = Annotated[hint | None, Option(option, help=about)]
     return Parameter(field.name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
 

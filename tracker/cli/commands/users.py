@@ -236,8 +236,19 @@ def forgive_user(
     yes: Yes = False,
 ) -> None:
     """Clear a user's hit-and-runs. Past downloads will not count again."""
+
+    async def forgive_one(store: Store, text: str) -> str:
+        found = await store.users.find(who)
+        torrent_id = text
+        if len(text) == _HASH_DIGITS:
+            torrent = await store.torrents.get(parse_info_hash(text))
+            torrent_id = torrent.torrent_id if torrent else ""
+        if not torrent_id or not await store.users.forgive(found.user_id, torrent_id):
+            raise ClientError(f"user {found.user_id} has no hit-and-run on this torrent")
+        return f"cleared the hit-and-run of user {found.user_id} on torrent {text}"
+
     if torrents:
-        run_each(torrents, lambda store, text: _forgive_one(store, who, text), "user.forgive", "user", objects=[who])
+        run_each(torrents, forgive_one, "user.forgive", "user", objects=[who])
         return
 
     async def work(store: Store, change: Change) -> None:
@@ -248,17 +259,6 @@ def forgive_user(
         say(f"cleared {await store.users.forgive(found.user_id)} hit-and-runs of user {found.user_id}")
 
     change_store("user.forgive", work)
-
-
-async def _forgive_one(store: Store, who: str, text: str) -> str:
-    found = await store.users.find(who)
-    torrent_id = text
-    if len(text) == _HASH_DIGITS:
-        torrent = await store.torrents.get(parse_info_hash(text))
-        torrent_id = torrent.torrent_id if torrent else ""
-    if not torrent_id or not await store.users.forgive(found.user_id, torrent_id):
-        raise ClientError(f"user {found.user_id} has no hit-and-run on this torrent")
-    return f"cleared the hit-and-run of user {found.user_id} on torrent {text}"
 
 
 @users.command(
@@ -332,16 +332,12 @@ async def set_group(store: Store, change: Change, group_id: GroupId, given: Give
     await change.touch("group", str(group_id))
     change.given(fields)
     await store.groups.save(group_id, fields)
-    return await _shown_group(store, group_id)
+    return await show_group(store, group_id)
 
 
 @groups.command("show")
 async def show_group(store: Store, group_id: GroupId) -> Row:
     """Show a group."""
-    return await _shown_group(store, group_id)
-
-
-async def _shown_group(store: Store, group_id: int) -> Row:
     return _group_row(existing(await store.groups.get(group_id), "group"))
 
 

@@ -70,11 +70,6 @@ class FieldMapping:
     kind: Kind
     sources: Mapping[str, Source]
 
-    def missing(self, columns: Sequence[str]) -> str:
-        """The first column that the mapping needs and a file does not have; empty if it has all."""
-        needed = (source.column for source in self.sources.values())
-        return next((column for column in needed if column not in columns), "")
-
     def apply(self, row: Mapping[str, object]) -> dict[str, object]:
         """The fields of a row. Raises ClientError."""
         return {field: source.read(row, field) for field, source in self.sources.items()}
@@ -156,11 +151,13 @@ def read(
     for path in paths:
         try:
             if path.is_dir():
-                yield from (item for file in _torrents_under(path) for item in _read_torrent(file, keep))
+                yield from (item for each in _torrents_under(path) for item in _read_torrent(each, keep))
             elif _is_torrent(path.name):
                 yield from _read_torrent(path, keep)
             else:
-                with _open(path, "\n" if tsv else "") as raw:
+                # Bytes that are not UTF-8 become lone surrogates, which no field may have.
+                file, newline = os.fdopen(_open_file(path), "rb"), "\n" if tsv else ""
+                with TextIOWrapper(file, "utf-8", "surrogateescape", newline=newline) as raw:
                     yield from _read_rows(raw, path, kind, mapping, tsv=tsv)
         except OSError as error:
             yield Problem(str(path), error.strerror or str(error))
@@ -174,11 +171,6 @@ def _torrents_under(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
         folders.sort()
         yield from (Path(place, name) for name in sorted(names) if _is_torrent(name))
-
-
-def _open(path: Path, newline: str) -> TextIOWrapper:
-    """Bytes that are not UTF-8 become lone surrogates, which no field may have."""
-    return TextIOWrapper(os.fdopen(_open_file(path), "rb"), "utf-8", "surrogateescape", newline=newline)
 
 
 def _open_file(path: Path) -> int:
@@ -242,18 +234,17 @@ def _lines(file: TextIOWrapper) -> Iterator[str]:
 
 def _json_objects(file: TextIOWrapper) -> Fields:
     for number, line in enumerate(_lines(file), 1):
-        if line.strip():
-            yield number, _json_object(line)
-
-
-def _json_object(line: str) -> dict[str, object] | str:
-    if len(line) > MAX_LINE:
-        return "the line is too long"
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        return "not JSON"
-    return fields if isinstance(fields, dict) else "not a JSON object"
+        if not line.strip():
+            continue
+        if len(line) > MAX_LINE:
+            yield number, "the line is too long"
+            continue
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError):
+            yield number, "not JSON"
+        else:
+            yield number, fields if isinstance(fields, dict) else "not a JSON object"
 
 
 def _table(rows: Rows, kind: Kind | None, mapping: FieldMapping | None, *, guarded: bool) -> Fields:
@@ -305,8 +296,8 @@ def _header_problem(names: list[str], kind: Kind | None, mapping: FieldMapping |
     if len(set(names)) < len(names):
         return "a column appears twice"
     if mapping is not None:
-        missing = mapping.missing(names)
-        return f"the first line must name the columns: {missing} is missing" if missing else ""
+        missing = [source.column for source in mapping.sources.values() if source.column not in names]
+        return f"the first line must name the columns: {missing[0]} is missing" if missing else ""
     try:
         fields: dict[str, object] = dict.fromkeys(names, "x")
         if "kind" not in fields:

@@ -88,12 +88,8 @@ def unguarded(name: str, value: str) -> str:
     return value[1:] if name in TEXTS and _GUARDED.match(value) else value
 
 
-def typed(row: Row) -> dict[str, str | float | bool]:
-    """The row with the types of JSON."""
-    return {name: _typed(name, value) for name, value in row.items()}
-
-
 def _typed(name: str, value: str) -> str | float | bool:
+    """The value in its type of JSON."""
     if name in _FLAGS and value in ("0", "1"):
         return value == "1"
     if name not in _NUMBERS or not _NUMBER.fullmatch(value):
@@ -177,4 +173,8 @@ def csv_writer(file: IO[str], kind: Kind) -> Callable[[Kind, Row], object]:
 
 def json_writer(file: IO[str]) -> Callable[[Kind, Row], object]:
     """Writes rows of any kind, one object per line."""
-    return lambda kind, row: file.write(json.dumps({"kind": kind, **typed(row)}) + "\n")
+
+    def write(kind: Kind, row: Row) -> None:
+        file.write(json.dumps({"kind": kind} | {name: _typed(name, text) for name, text in row.items()}) + "\n")
+
+    return write

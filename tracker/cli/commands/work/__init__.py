@@ -1,6 +1,6 @@
 """``tracker work …``: projects, items and claims of work distribution."""
 
-from tracker.cli.commands.work import claims, items, seed
-from tracker.cli.commands.work.group import commands
+from tracker.cli.commands.work import items, seed
+from tracker.cli.commands.work.claims import commands
 
-__all__ = ["claims", "commands", "items", "seed"]
+__all__ = ["commands", "items", "seed"]

@@ -1,4 +1,4 @@
-"""``tracker work release``, ``block``, ``unblock``, ``blocked``, ``top``, ``log`` and ``drain``.
+"""The group ``tracker work``; in it ``release``, ``block``, ``unblock``, ``blocked``, ``top``, ``log`` and ``drain``.
 
 ``drain`` writes finished claims to files. A line is on the disk before its entry is acknowledged. So a command that is
 killed loses no line; the next one repeats some, which their ids show.
@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Annotated
+from typing import Annotated
 
 from typer import Argument, BadParameter, Option
 
-from tracker.cli.commands import PAGE, Limit, Month, Pages, in_order, run_each, with_store
-from tracker.cli.commands.work.group import OlderThan, Project, commands
+from tracker.cli.commands import PAGE, Limit, Month, Pages, group, in_order, run_each, with_store
 from tracker.cli.terminal import Moment, Row, progress, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
@@ -28,6 +27,13 @@ from tracker.store.work.log import FinishedClaim, LogEntry, finished_claim
 from tracker.store.work.statistics import Board, Rank
 from tracker.system.private_file import open_private, sync_directory
 
+commands = group("Give work to volunteers: projects, items and claims.")
+
+Project = Annotated[str, Argument(metavar="PROJECT", help="Name of a project.")]
+_MAX_HOURS = 1_000_000
+OlderThan = Annotated[
+    float | None, Option(min=0, max=_MAX_HOURS, metavar="HOURS", help="Only those at least this old.")
+]
 Who = Annotated[
     list[str], Argument(metavar="[PROJECT] WHO…", help="Claimants, addresses, or the /64 of IPv6 addresses.")
 ]
@@ -208,7 +214,10 @@ def write(directory: Path, project: str, entries: Sequence[FinishedClaim]) -> No
     """Appends the entries to the files of their days, and waits until they are on the disk. Raises OSError."""
     for day, rows in groupby(entries, _day):
         with open(str(directory / f"{project}-{day}.jsonl"), "ab+", opener=open_private) as file:
-            _end_last_line(file)
+            if file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # a line that was cut off by a crash must not swallow the next one
+                    file.write(b"\n")
             for entry in rows:
                 file.write(json.dumps({"project": project, **asdict(entry)}).encode() + b"\n")
             file.flush()
@@ -219,11 +228,3 @@ def write(directory: Path, project: str, entries: Sequence[FinishedClaim]) -> No
 def _day(entry: FinishedClaim) -> str:
     """The UTC day of the entry's id, which the server's clock gave: ids do not run backwards."""
     return time.strftime("%Y-%m-%d", time.gmtime(int(entry.id.partition("-")[0]) / 1000))
-
-
-def _end_last_line(file: IO[bytes]) -> None:
-    """A line that was cut off by a crash must not swallow the next one."""
-    if file.seek(0, os.SEEK_END):
-        file.seek(-1, os.SEEK_END)
-        if file.read(1) != b"\n":
-            file.write(b"\n")

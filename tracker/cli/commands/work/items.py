@@ -10,7 +10,7 @@ from typer import Argument, BadParameter, Option
 
 from tracker.cli.commands import EVERYTHING, PAGE, AsJson, LimitOrAll, Pages, Yes, change_store, confirm
 from tracker.cli.commands.options import Given, OptionsOf
-from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, commands
+from tracker.cli.commands.work.claims import OlderThan, Project, commands
 from tracker.cli.terminal import Moment, Row, say, show
 from tracker.errors import ClientError, existing
 from tracker.operations import work as operations
@@ -19,6 +19,9 @@ from tracker.store.store import Store
 from tracker.store.work.policy import Change as PolicyChange
 from tracker.store.work.records import Claim, Kind, NewItem, Place, Status
 from tracker.store.work.records import Project as ProjectRecord
+from tracker.store.work.records import Queue as QueueName
+
+Queue = Annotated[QueueName, Option()]
 
 
 @commands.command("add")
@@ -88,7 +91,8 @@ async def list_items(
             yield map(_claim_row, page.entries)
         else:
             page = await store.work.items.page(project, place, claimant=claimant or "", cursor=cursor, count=count)
-            yield (_item_row(item, score, status) for item, score in page.entries)
+            key, typed = ("place", float) if status == "todo" else ("done", Moment)
+            yield ({"item": item, key: typed(score)} for item, score in page.entries)
         left -= len(page.entries)
         cursor = page.cursor
         if not cursor:
@@ -103,10 +107,6 @@ def _claim_row(claim: Claim) -> Row:
     }
 
 
-def _item_row(item: str, score: float, status: str) -> Row:
-    return {"item": item, "place": score} if status == "todo" else {"item": item, "done": Moment(score)}
-
-
 @commands.command("show")
 async def show_item(store: Store, project: Project, item: Annotated[str, Argument(metavar="ITEM")]) -> Row:
     """Show where an item is, and who has it."""
@@ -117,7 +117,12 @@ async def show_item(store: Store, project: Project, item: Annotated[str, Argumen
 
 
 @commands.command("remove", audited="items.remove")
-async def remove_items(store: Store, change: Change, project: Project, items: Items) -> None:
+async def remove_items(
+    store: Store,
+    change: Change,
+    project: Project,
+    items: Annotated[list[str], Argument(metavar="ITEM…", help="Info hashes or texts.")],
+) -> None:
     """Remove items from their queues, or forget that they are done. Claims stay."""
     await change.touch("project", project)
     removed = await store.work.items.purge(project, items)

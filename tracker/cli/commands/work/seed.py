@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from typer import BadParameter, Option, confirm
 
-from tracker.cli.commands.work.group import commands
+from tracker.cli.commands.work.claims import commands
 from tracker.cli.terminal import note, say
 from tracker.errors import ClientError
 from tracker.names import printable
