@@ -7,6 +7,7 @@ database as soon as it is replaced.
 
 import json
 import random
+import re
 import stat
 import unicodedata
 from collections.abc import Callable
@@ -233,7 +234,8 @@ class _Database:
             metadata = self.reader.metadata()
             self.description = _describe(path, metadata)
             self._ipv6 = metadata.ip_version == 6
-            self._read = _method(self.reader, self.description.database_type)
+            word = next(word for word in _PLACES if word in self.description.database_type)
+            self._read: Callable[[Address], geoip2.models.Country] = getattr(self.reader, word.lower())
             _sample(path, ipv6=self._ipv6)
         except Exception as error:
             self.reader.close()
@@ -253,13 +255,6 @@ class _Database:
             return _place(self._read(address))
         except geoip2.errors.AddressNotFoundError:
             return None
-
-
-def _method(reader: geoip2.database.Reader, database_type: str) -> Callable[[Address], geoip2.models.Country]:
-    """Raises StopIteration for a database without places."""
-    method: Callable[[Address], geoip2.models.Country]
-    method = getattr(reader, next(word for word in _PLACES if word in database_type).lower())
-    return method
 
 
 def _open(path: Path, open_database: Callable[[Path], Any]) -> Any:
@@ -345,42 +340,34 @@ def _describe(path: Path, metadata: Any) -> Description:
 
 def _log_opened(database: Description) -> None:
     built = f"{database.built:%Y-%m-%d}" if database.built else None
-    fields = {"path": str(database.path), "type": database.database_type, "built": built}
+    has = {"cities": database.cities, "postcodes": database.postcodes}
+    fields = {"path": str(database.path), "type": database.database_type, "built": built, **has}
     if database.cities:
-        log.info("geoip database opened", **fields, cities=True, postcodes=database.postcodes)
+        log.info("geoip database opened", **fields)
     else:
-        text = "geoip database opened; it has countries only, so users are not counted by city"
-        log.warning(text, **fields, cities=False, postcodes=False)
+        log.warning("geoip database opened; it has countries only, so users are not counted by city", **fields)
 
 
 def _place(model: geoip2.models.Country) -> Place | None:
     """The valid fields of a record. A file may break the format anywhere."""
-    country, subdivision, city, postcode = model.country, "", "", ""
+    subdivision = city = postcode = ""
     if isinstance(model, geoip2.models.City):
         largest = model.subdivisions[0] if model.subdivisions else None
         if largest is not None:
             subdivision = _text(largest.iso_code, MAX_CODE_LENGTH) or _english(largest)
         city = _english(model.city)
         postcode = _text(model.postal.code, MAX_CODE_LENGTH)
-    code, name = _country(country.iso_code), _english(country)
+    iso_code, name = str(model.country.iso_code), _english(model.country)
+    code = iso_code.upper() if re.fullmatch("[A-Za-z]{2}", iso_code) else ""
     if code == _UNKNOWN_COUNTRY:
         code = name = ""
     place = Place(code, subdivision, city, postcode, name or COUNTRY_NAMES.get(code, code))
-    return place if place != _NOWHERE else None
-
-
-_NOWHERE = Place()
+    return place if place != Place() else None
 
 
 def _english(record: PlaceRecord) -> str:
     names: object = record.names
     return _text(names.get("en"), MAX_NAME_LENGTH) if isinstance(names, dict) else ""
-
-
-def _country(code: object) -> str:
-    """Two upper-case letters; empty for anything else."""
-    valid = isinstance(code, str) and len(code) == 2 and code.isascii() and code.isalpha()
-    return str(code).upper() if valid else ""
 
 
 def _text(value: object, max_length: int) -> str:

@@ -231,50 +231,45 @@ def _lines(what: str, of: str) -> Callable[[int], None]:
 
 def banner_text(banner: "Banner", pid: int, settings: "Settings", why_no_udp: str = "") -> str:
     """Printed when the tracker serves; announce URLs first. ``why_no_udp``: why ``auto`` serves none, or empty."""
-    lines = _announce_lines(banner, settings)
+    groups = _announce_urls(banner, settings)
     if why_no_udp:
-        lines.append(("udp", f"off: {why_no_udp} (TRACKER_UDP__LISTEN)"))
+        groups.append(("udp", [f"off: {why_no_udp} (TRACKER_UDP__LISTEN)"]))
     configured = [f"{banner.admin_url}/"] if banner.admin and banner.admin_url else []
     admin = list(dict.fromkeys([*configured, *announce_urls(banner.admin, "/")]))
-    lines += [("admin" if not number else "", url) for number, url in enumerate(admin)]
+    groups.append(("admin", admin))
     if banner.link and admin:
         from tracker.store.access.tokens import LINK_SECONDS  # noqa: PLC0415  # a slow import that only this line needs
 
         # Browsers do not send the part after #.
-        lines.append(("sign in", f"{admin[0]}sign-in#{banner.link}  (once, within {LINK_SECONDS // 60} minutes)"))
+        link = f"{admin[0]}sign-in#{banner.link}  (once, within {LINK_SECONDS // 60} minutes)"
+        groups.append(("sign in", [link]))
     elif admin:
-        lines.append(("sign in", "tracker sign-in-link"))
-    lines += [("work", url) for url in announce_urls(banner.work, "/")[:1]]
-    lines += [("site" if not number else "", address) for number, address in enumerate(banner.site)]
-    dht = [*banner.dht, *([banner.participation.sentence] if banner.participation else [])]
-    lines += [("dht" if not number else "", text) for number, text in enumerate(dht)]
+        groups.append(("sign in", ["tracker sign-in-link"]))
+    groups += [("work", announce_urls(banner.work, "/")[:1]), ("site", banner.site)]
+    groups.append(("dht", [*banner.dht, *([banner.participation.sentence] if banner.participation else [])]))
     if settings.uniques.enabled and settings.geoip.database is None:
-        lines.append(("places", "off: TRACKER_GEOIP__DATABASE=dbip-city-lite counts users by country and city"))
-    lines += [("store", banner.store)]
-    lines += [("", banner.upgraded)] if banner.upgraded else []
-    lines += [("data", banner.data), ("stop", f"Ctrl-C, or kill {pid}")]
-    return "\n".join([f"swarmkeeper {__version__} is running", *(f"  {name:<10}{text}" for name, text in lines)])
+        places = "off: TRACKER_GEOIP__DATABASE=dbip-city-lite counts users by country and city"
+        groups.append(("places", [places]))
+    groups.append(("store", [banner.store, *([banner.upgraded] if banner.upgraded else [])]))
+    groups += [("data", [banner.data]), ("stop", [f"Ctrl-C, or kill {pid}"])]
+    lines = [f"  {'' if number else name:<10}{text}" for name, texts in groups for number, text in enumerate(texts)]
+    return "\n".join([f"swarmkeeper {__version__} is running", *lines])
 
 
-def _announce_lines(banner: "Banner", settings: "Settings") -> list[tuple[str, str]]:
+def _announce_urls(banner: "Banner", settings: "Settings") -> list[tuple[str, Sequence[str]]]:
     """Announce URLs; those that the settings name, or none behind a proxy, are followed by the addresses."""
     accounts, passkey = settings.users.private, "<passkey>"
     passkeys = [""] * (accounts != "required") + [passkey] * (accounts != "off")
-    listening: list[str] = []
     if settings.announce.urls or settings.http.trusted_proxies:
         urls = [url for each in passkeys for url in settings.announce.urls_of(each)] or [UNKNOWN_URL]
         listening = announce_urls(banner.addresses, "") + announce_urls(banner.udp, "", scheme="udp")
-    else:
-        paths = [f"/{each}/announce" if each else "/announce" for each in passkeys]
-        urls = [url for path in paths for url in announce_urls(banner.addresses, path)]
-        urls += [url for path in paths for url in announce_urls(banner.udp, path, scheme="udp")]
-        if settings.serves_websockets:
-            urls += [f"ws{url.removeprefix('http')}" for url in urls if url.startswith("http:")]
-    return [
-        (name if not number else "", url)
-        for name, group in (("announce", urls), ("listen", listening))
-        for number, url in enumerate(group)
-    ]
+        return [("announce", urls), ("listen", listening)]
+    paths = [f"/{each}/announce" if each else "/announce" for each in passkeys]
+    urls = [url for path in paths for url in announce_urls(banner.addresses, path)]
+    urls += [url for path in paths for url in announce_urls(banner.udp, path, scheme="udp")]
+    if settings.serves_websockets:
+        urls += [f"ws{url.removeprefix('http')}" for url in urls if url.startswith("http:")]
+    return [("announce", urls)]
 
 
 def announce_urls(addresses: Sequence[str], path: str, scheme: str = "http") -> list[str]:

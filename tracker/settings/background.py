@@ -147,18 +147,14 @@ NAME = r"^[-.0-9A-Za-z]{0,64}$"
 
 
 def _check_families(values: tuple[str, ...]) -> None:
-    families = [_family(value) for value in values]
-    if len(set(families)) < len(families):
-        raise ValueError("at most one IPv4 and one IPv6 address")
-
-
-def _family(value: str) -> int:
-    family = socket.AF_INET6 if ":" in value else socket.AF_INET
+    families = [socket.AF_INET6 if ":" in value else socket.AF_INET for value in values]
     try:
-        socket.inet_pton(family, value)
+        for family, value in zip(families, values, strict=True):
+            socket.inet_pton(family, value)
     except OSError:
         raise ValueError("must be IPv4 or IPv6 addresses") from None
-    return family
+    if len(set(families)) < len(families):
+        raise ValueError("at most one IPv4 and one IPv6 address")
 
 
 class DhtSettings(Section):

@@ -3,7 +3,7 @@
 import ast
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -212,24 +212,11 @@ def grouped() -> dict[str, list[tuple[str, str]]]:
 
 def as_markdown() -> str:
     """docs/settings.md."""
-    rows = {row.name: row for row in describe(Settings())}
-    return _HEAD + "".join(
-        _group(title, [rows[variable(*field)] for field in fields]) for title, fields in grouped().items()
-    )
-
-
-def _group(title: str, rows: Sequence[Described]) -> str:
-    lines = "\n".join(
-        f"| `{row.name}` | {f'`{row.default}`' if row.default else 'unset'} | {row.allowed} | "
-        f"{'SIGHUP' if row.reloaded else ''} | {row.sentence} |"
-        for row in rows
-    )
-    return f"""
-## {title}
-
-{textwrap.fill(GROUPS[title][0], 120)}
-
-| variable | default | allowed | reloaded | description |
-|---|---|---|---|---|
-{lines}
-"""
+    rows, page = {row.name: row for row in describe(Settings())}, _HEAD
+    for title, fields in grouped().items():
+        page += f"\n## {title}\n\n{textwrap.fill(GROUPS[title][0], 120)}\n\n"
+        page += "| variable | default | allowed | reloaded | description |\n|---|---|---|---|---|\n"
+        for row in (rows[variable(*field)] for field in fields):
+            default, reloaded = f"`{row.default}`" if row.default else "unset", "SIGHUP" if row.reloaded else ""
+            page += f"| `{row.name}` | {default} | {row.allowed} | {reloaded} | {row.sentence} |\n"
+    return page

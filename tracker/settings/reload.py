@@ -17,13 +17,11 @@ from tracker.system.logger import Logger
 log = Logger("tracker")
 
 
+@dataclass(eq=False, slots=True)
 class LiveSettings:
     """The settings of one process. A reload replaces ``current``: read it at each use instead of keeping it."""
 
-    __slots__ = ("current",)
-
-    def __init__(self, settings: Settings) -> None:
-        self.current = settings
+    current: Settings
 
 
 def values_of(settings: Settings) -> dict[str, Any]:
@@ -82,16 +80,12 @@ class Reload:
                 self.last = LastReload(self._clock(), waiting, tuple(problems))
                 log.error("settings are invalid; nothing changed", problems=problems)
                 continue
-            settings = self._applied(settings, wanted, apply)
-
-    def _applied(self, settings: Settings, wanted: Settings, apply: Callable[[Settings], None]) -> Settings:
-        changed = [variable(*each) for each in differences(settings, wanted) if is_reloaded(*each)]
-        waiting = [variable(*each) for each in differences(settings, wanted) if not is_reloaded(*each)]
-        self.last = LastReload(self._clock(), tuple(waiting))
-        if changed:
-            settings = with_values(settings, values_of(wanted))
-            apply(settings)
-        log.info("settings reloaded", changed=changed)
-        if waiting:
-            log.warning("some settings need a restart", settings=waiting)
-        return settings
+            changed = [variable(*each) for each in differences(settings, wanted) if is_reloaded(*each)]
+            later = [variable(*each) for each in differences(settings, wanted) if not is_reloaded(*each)]
+            self.last = LastReload(self._clock(), tuple(later))
+            if changed:
+                settings = with_values(settings, values_of(wanted))
+                apply(settings)
+            log.info("settings reloaded", changed=changed)
+            if later:
+                log.warning("some settings need a restart", settings=later)

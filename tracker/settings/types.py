@@ -150,14 +150,8 @@ class Section(BaseModel):
         name = info.field_name or ""
         if not isinstance(value, str) or get_origin(cls.model_fields[name].annotation) is not tuple:
             return value
-        return _items(value)
-
-
-def _items(text: str) -> list[Any]:
-    try:
-        parsed = json.loads(text)
-    except ValueError:  # `[::]:6969,0.0.0.0:6969` begins like JSON
-        parsed = None
-    if isinstance(parsed, list):
-        return parsed
-    return [item.strip() for item in text.split(",") if item.strip()]
+        try:
+            parsed = json.loads(value)
+        except ValueError:  # `[::]:6969,0.0.0.0:6969` begins like JSON
+            parsed = None
+        return parsed if isinstance(parsed, list) else [item.strip() for item in value.split(",") if item.strip()]

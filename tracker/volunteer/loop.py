@@ -15,7 +15,7 @@ from random import Random
 from tracker.system.logger import Logger
 from tracker.volunteer.clients import ClientUnavailable, NewTorrent, NotAdded, Torrent, TorrentClient
 from tracker.volunteer.state import Item, StateFile
-from tracker.volunteer.work_api import Grant, InvalidTorrent, Mine, Unavailable, WorkApi
+from tracker.volunteer.work_api import InvalidTorrent, Mine, Unavailable, WorkApi
 
 ROUNDS_MISSING = 3
 """Rounds without a torrent after which it counts as removed from the client by its user. A client that starts lists
@@ -159,21 +159,16 @@ class Volunteer:
                 item.unlisted_since = 0.0 if listed else self.clock()
                 self.file.save()
             if info_hash not in torrents:
-                await self._missing(info_hash, claimed=claimed)
+                item.rounds_missing += 1
+                self.file.save()
+                if item.rounds_missing >= ROUNDS_MISSING:
+                    log.info("torrent was removed from the client", item=info_hash, torrent=item.name)
+                    await self._let_go(info_hash, claimed=claimed)
         elif item.stage != "adding" and not claimed:
             log.info("claim is over", item=info_hash, torrent=item.name)
             await self._let_go(info_hash, claimed=False)
         elif item.stage != "foreign":
             await self._add(info_hash)
-
-    async def _missing(self, info_hash: str, *, claimed: bool) -> None:
-        item = self._items[info_hash]
-        item.rounds_missing += 1
-        self.file.save()
-        if item.rounds_missing < ROUNDS_MISSING:
-            return
-        log.info("torrent was removed from the client", item=info_hash, torrent=item.name)
-        await self._let_go(info_hash, claimed=claimed)
 
     async def _let_go(self, info_hash: str, *, claimed: bool) -> None:
         """Forgets a torrent, and gives back its claim if it has one."""
@@ -211,9 +206,13 @@ class Volunteer:
         ]
 
     async def _drop(self, torrents: Mapping[str, Torrent], mine: Mine) -> None:
+        delete = self.rules.delete_data
         for info_hash in self.not_needed(mine):
             if info_hash in torrents and await self._may_drop(info_hash):
-                await self._drop_one(info_hash, claimed=info_hash in mine.claimed)
+                item = self._items[info_hash]
+                await asyncio.to_thread(self.client.remove, info_hash, delete_data=delete)
+                log.info("dropped", item=info_hash, torrent=item.name, data="deleted" if delete else "kept")
+                await self._let_go(info_hash, claimed=info_hash in mine.claimed)
                 if self.rules.auto_drop:
                     return  # the tracker decides again, now that this one is gone
 
@@ -229,12 +228,6 @@ class Volunteer:
             return False
         return await self.confirm(name)
 
-    async def _drop_one(self, info_hash: str, *, claimed: bool) -> None:
-        item, delete = self._items[info_hash], self.rules.delete_data
-        await asyncio.to_thread(self.client.remove, info_hash, delete_data=delete)
-        log.info("dropped", item=info_hash, torrent=item.name, data="deleted" if delete else "kept")
-        await self._let_go(info_hash, claimed=claimed)
-
     def _used(self) -> int:
         """Bytes of all torrents, each with its full size from its claim on."""
         return sum(item.size for item in self._items.values() if item.stage != "foreign")
@@ -244,15 +237,13 @@ class Volunteer:
         rooms = [self.rules.space - self._used()] if self.rules.space else []
         free = await asyncio.to_thread(self.client.free_bytes)
         if free is not None:
-            rooms.append(free - self._still_to_download(torrents))
+            still_to_download = (
+                torrents[each].missing_bytes if each in torrents and torrents[each].size else item.size
+                for each, item in self._items.items()
+                if item.stage != "foreign"
+            )
+            rooms.append(free - sum(still_to_download))
         return max(0, min(rooms, default=0))
-
-    def _still_to_download(self, torrents: Mapping[str, Torrent]) -> int:
-        return sum(
-            torrents[each].missing_bytes if each in torrents and torrents[each].size else item.size
-            for each, item in self._items.items()
-            if item.stage != "foreign"
-        )
 
     async def _ask(self, torrents: Mapping[str, Torrent], mine: Mine) -> None:
         listed = list(mine.items)
@@ -274,26 +265,16 @@ class Volunteer:
             log.warning("given back: its size is unknown or above the space", item=grant.item_name)
             await self.api.release(grant.item_name, grant.token)
         elif grant is not None:
-            self._note_claim(grant)
+            new = Item(size=grant.size or 0, name=grant.name, announce_url=grant.announce_url)
+            new.torrent_url = grant.torrent_url or ""
+            # One that is claimed again stays as it is, but for its token.
+            self._items.setdefault(grant.item_name, new).token = grant.token
         self.file.state.asking = None
         self.file.save()
         if grant is None or not fits:
             return False
         log.info("claimed", item=grant.item_name, torrent=grant.name, size=grant.size)
         return self._items[grant.item_name].stage == "added" or await self._add(grant.item_name)
-
-    def _note_claim(self, grant: Grant) -> None:
-        before = self._items.get(grant.item_name)
-        if before is not None:  # claimed again
-            before.token = grant.token
-            return
-        self._items[grant.item_name] = Item(
-            size=grant.size or 0,
-            name=grant.name,
-            token=grant.token,
-            torrent_url=grant.torrent_url or "",
-            announce_url=grant.announce_url,
-        )
 
     async def _add(self, info_hash: str) -> bool:
         """Adds a claimed torrent to the client. False: it was given back, or left alone."""

@@ -160,16 +160,13 @@ class WorkApi:
         if reply.status in _FINAL and not (reply.status == 404 and path == "request"):
             raise Denied(_FINAL[reply.status])
         if reply.status == 400:
-            raise Denied(self._malformed(body))
+            # Projects know volunteers by passkey or by name; a tracker may also be behind a proxy that hides us.
+            said = "".join(filter(str.isprintable, body.decode("utf-8", "replace")))[:_MAX_SAID]
+            hint = "; in a project without passkeys use --name and --port" if who.passkey else ""
+            raise Denied(f"the tracker refuses the request: {said or 'without a reason'}{hint}")
         if reply.status in (420, 429) or reply.status >= 500:
             raise Unavailable(f"the tracker answers with status {reply.status}", _retry_seconds(reply.headers))
         return reply.status, body
-
-    def _malformed(self, body: bytes) -> str:
-        """Projects know volunteers by passkey or by name; a tracker may also be behind a proxy that hides us."""
-        said = "".join(filter(str.isprintable, body.decode("utf-8", "replace")))[:_MAX_SAID]
-        hint = "; in a project without passkeys use --name and --port" if self._identity.passkey else ""
-        return f"the tracker refuses the request: {said or 'without a reason'}{hint}"
 
     async def torrent_file(self, url: str, info_hash: str, announce_url: str) -> tuple[bytes, int]:
         """The .torrent file with this announce URL and no other, and the size of its content in bytes. Raises

@@ -81,20 +81,19 @@ class Commands(TyperGroup):
         raise typer.Exit(1)
 
 
-def _find_config(ctx: typer.Context, value: Path | None) -> Path | None:
+config_file: ContextVar[Path | None] = ContextVar("config", default=None)
+"""What ``--config`` of the command that runs names."""
+
+
+def _note_config(ctx: typer.Context, value: Path | None) -> None:
     """``--config`` may stand before a command or after it; the last one wins."""
-    above = ctx.parent
-    while value is None and above is not None:
-        value = above.params.get("config")
-        above = above.parent
-    return value
+    if value is not None or ctx.parent is None:
+        config_file.set(value)
 
 
 Config = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="TOML file with settings.", callback=_find_config)
+    Path | None, typer.Option("--config", metavar="FILE", help="TOML file with settings.", callback=_note_config)
 ]
-config_file: ContextVar[Path | None] = ContextVar("config", default=None)
-"""What ``--config`` of the command that runs names."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Limit = Annotated[int, typer.Option(min=1, help="Maximum number of lines.")]
@@ -162,7 +161,7 @@ def group(about: str) -> Group:
 
 
 def _accept_config(config: Config = None) -> None:
-    del config  # _find_config reads it
+    del config  # _note_config reads it
 
 
 def runnable(function: Command) -> Command:
@@ -185,8 +184,8 @@ def runnable(function: Command) -> Command:
     parameters.append(Parameter("config", Parameter.KEYWORD_ONLY, default=None, annotation=Config))
 
     @wraps(function)
-    def run(config: Path | None, **arguments: Any) -> None:
-        config_file.set(config)
+    def run(config: None, **arguments: Any) -> None:
+        del config  # _note_config reads it
         if has.given:
             arguments = has.given.collect(arguments)
         if has.checks:

@@ -57,7 +57,11 @@ def export_records(
     async def work(store: Store) -> None:
         with ExitStack() as stack:
             missing = stack.enter_context(noting_unavailable_shards())
-            out = _opened(stack, file)
+            out: IO[str] = sys.stdout
+            if file is not None:
+                text = TextIOWrapper(stack.enter_context(private_file(file)), "utf-8", newline="", write_through=False)
+                stack.callback(text.detach)  # private_file closes it
+                out = text
             write = csv_writer(out, kinds[0]) if form == "csv" else json_writer(out)
             with progress("exported", quiet=file is None) as shown:
                 for kind in kinds:
@@ -70,15 +74,6 @@ def export_records(
             out.flush()
 
     with_store(work)
-
-
-def _opened(stack: ExitStack, path: Path | None) -> IO[str]:
-    if path is None:
-        return sys.stdout
-    file = stack.enter_context(private_file(path))
-    text = TextIOWrapper(file, "utf-8", newline="", write_through=False)
-    stack.callback(text.detach)  # private_file closes it
-    return text
 
 
 async def _pages(store: Store, kind: Kind, *, passkeys: bool, with_auto: bool) -> AsyncIterator[list[Row]]:

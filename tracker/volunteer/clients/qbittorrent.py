@@ -48,7 +48,7 @@ class QBittorrent:
 
     def torrents(self, known: Mapping[str, str]) -> list[Torrent]:
         with _errors():
-            rows = self._api.torrents_info(tag=self._label)
+            rows: Any = self._api.torrents_info(tag=self._label)
             found = []
             for row in rows:
                 if self._label not in str(row.get("tags", "")).split(", "):
@@ -56,18 +56,15 @@ class QBittorrent:
                 names = _names(row)
                 info_hash = next((name for name in names if name in known), names[0])
                 self._ids[info_hash] = str(row["hash"])
-                found.append(_torrent(info_hash, row))
+                size, missing_bytes = (max(0, int(row.get(name, 0))) for name in ("total_size", "amount_left"))
+                found.append(Torrent(info_hash, str(row["name"]), size, missing_bytes, row["state"] in SEEDING))
             return found
 
     def has(self, info_hash: str) -> bool:
-        return self._row(info_hash) is not None
-
-    def _row(self, info_hash: str) -> Mapping[str, Any] | None:
         with _errors():
             direct = self._api.torrents_info(torrent_hashes=info_hash)
             # A hybrid torrent is listed by its v2 hash.
-            rows = direct or self._api.torrents_info()
-            return next((row for row in rows if info_hash in _names(row)), None)
+            return any(info_hash in _names(row) for row in direct or self._api.torrents_info())
 
     def add(self, new: NewTorrent) -> None:
         if self.has(new.info_hash):
@@ -118,8 +115,3 @@ def _names(row: Mapping[str, Any]) -> list[str]:
     """The info hashes of a torrent, v1 first; a v2 hash is cut to 20 bytes."""
     names = [row.get("infohash_v1"), row["hash"], str(row.get("infohash_v2") or "")[:40]]
     return list(dict.fromkeys(str(name).lower() for name in names if name))
-
-
-def _torrent(info_hash: str, row: Mapping[str, Any]) -> Torrent:
-    size = max(0, int(row.get("total_size", 0)))
-    return Torrent(info_hash, str(row["name"]), size, max(0, int(row.get("amount_left", 0))), row["state"] in SEEDING)
