@@ -62,8 +62,12 @@ def load(config: Path | None = None, env_file: Path = ENV_FILE) -> Settings:
         try:
             if given:
                 parts[section] = type(Settings.model_fields[section].default).model_validate(given)
-        except ValidationError as error:
-            problems += _invalid(section, error, names)  # its own text shows the values
+        except ValidationError as error:  # its own text shows the values, which may be secret
+            lines: dict[tuple[str, ...], str] = {}  # one per setting
+            for detail in error.errors(include_input=False, include_url=False, include_context=False):
+                field = (section, *(str(part) for part in detail["loc"][:1]))
+                lines.setdefault(field, f"{names.get(field, '.'.join(field))}: {plain(detail['msg'])}")
+            problems += lines.values()
     settings = Settings.model_construct(None, **parts)
     problems += settings.contradictions()
     if problems:
@@ -72,11 +76,16 @@ def load(config: Path | None = None, env_file: Path = ENV_FILE) -> Settings:
 
 
 def _from_env_file(path: Path) -> _Source:
-    where = f" in {path}"
+    """Raises SettingsError also for lines that the library would skip silently, a setting among them."""
     if not _is_file(path):  # a directory named .env is often a Python environment
         return _Source({}, (), variable)
-    _check_env_file(path)
-    return _from_variables(dotenv_values(path, encoding="utf-8"), where)
+    with _readable(path), path.open(encoding="utf-8") as file:
+        bindings = list(parse_stream(file))
+    bad = [b.original for b in bindings if b.error or (b.value is None and (b.key or "").startswith(PREFIX))]
+    if bad:
+        lines = [text.line + len(text.string) - len(text.string.lstrip("\n")) for text in bad]
+        raise SettingsError(f"{path} line {line}: write NAME=value" for line in lines)
+    return _from_variables(dotenv_values(path, encoding="utf-8"), f" in {path}")
 
 
 def _from_variables(present: Mapping[str, str | None], where: str) -> _Source:
@@ -86,7 +95,13 @@ def _from_variables(present: Mapping[str, str | None], where: str) -> _Source:
     for name, (section, field) in _VARIABLES.items():
         if name in given:
             values.setdefault(section, {})[field] = given[name]
-    return _Source(values, _unknown(given, where), lambda section, name: variable(section, name) + where)
+    unknown = [
+        f"{name}{where} is not a setting{_nearest(name, sorted(_VARIABLES))}"
+        for name, value in given.items()
+        if name.startswith(PREFIX) and name not in _VARIABLES
+        if not (_FOREIGN.fullmatch(name) or (name.endswith("_PORT") and _FOREIGN_VALUE.match(value)))
+    ]
+    return _Source(values, unknown, lambda section, name: variable(section, name) + where)
 
 
 def _from_toml(path: Path) -> _Source:
@@ -129,26 +144,6 @@ def _is_file(path: Path) -> bool:
             return False
 
 
-def _check_env_file(path: Path) -> None:
-    """Refuses lines that the library would skip silently, a setting among them."""
-    with _readable(path), path.open(encoding="utf-8") as file:
-        bindings = list(parse_stream(file))
-    bad = [b.original for b in bindings if b.error or (b.value is None and (b.key or "").startswith(PREFIX))]
-    if bad:
-        lines = [text.line + len(text.string) - len(text.string.lstrip("\n")) for text in bad]
-        raise SettingsError(f"{path} line {line}: write NAME=value" for line in lines)
-
-
-def _unknown(given: Mapping[str, str], where: str) -> list[str]:
-    """A line for each name with the prefix that is no setting."""
-    return [
-        f"{name}{where} is not a setting{_nearest(name, sorted(_VARIABLES))}"
-        for name, value in given.items()
-        if name.startswith(PREFIX) and name not in _VARIABLES
-        if not (_FOREIGN.fullmatch(name) or (name.endswith("_PORT") and _FOREIGN_VALUE.match(value)))
-    ]
-
-
 def _nearest(name: str, names: list[str]) -> str:
     # Compared without the prefix, which would make all names look alike.
     bare = {known.removeprefix(PREFIX): known for known in names}
@@ -160,12 +155,3 @@ def _nearest(name: str, names: list[str]) -> str:
     near = [f"HTTP__{wrong}"] if f"HTTP__{wrong}" in bare else filter(found.__contains__, bare)
     nearest = max(near, key=lambda known: difflib.SequenceMatcher(None, known, wrong).ratio())
     return f"; did you mean {bare[nearest]}?"
-
-
-def _invalid(section: str, error: ValidationError, names: Mapping[tuple[str, ...], str]) -> list[str]:
-    """Returns one line per setting, without the value, which may be a secret."""
-    lines: dict[tuple[str, ...], str] = {}
-    for detail in error.errors(include_input=False, include_url=False, include_context=False):
-        field = (section, *(str(part) for part in detail["loc"][:1]))
-        lines.setdefault(field, f"{names.get(field, '.'.join(field))}: {plain(detail['msg'])}")
-    return list(lines.values())

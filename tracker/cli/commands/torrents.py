@@ -40,7 +40,7 @@ from tracker.cli.commands.options import (
 from tracker.cli.terminal import Listing, Moment, Row, note
 from tracker.errors import ClientError, existing
 from tracker.operations import torrents as operations
-from tracker.operations.peers import PeerView, format_prefix, peer_views
+from tracker.operations.peers import format_prefix, peer_views
 from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.store import Store
 from tracker.store.torrents.listing import Order, TorrentFilter
@@ -276,24 +276,22 @@ async def show_torrent(
     row = {**_torrent_row(found), **row_of(found, ("torrent_id", "private", "announces"))}
     reason = found.reason if found.denied is None else found.denied
     terminal.describe({**row, "reason": reason, "unique_users": users}, as_json=as_json)
-    if peers:
-        await _list_peers(store, found, load_settings().geoip_file, as_json)
-
-
-async def _list_peers(store: Store, found: Torrent, database: Path | None, as_json: bool) -> None:
-    """JSON output has more fields than the table."""
+    if not peers:
+        return
     from tracker.geoip import GeoIP  # noqa: PLC0415  # a slow import that only this needs
 
-    shown = "peer_id:30 seeding:8 uploaded>16 downloaded>16 endpoints country:7 client:20"
-    listing = Listing(shown, as_json=as_json)
-
-    def row(view: PeerView) -> Row:
-        peer_id = format_prefix(bytes.fromhex(view.peer_id))
-        return {**asdict(view), "peer_id": peer_id, "endpoints": " ".join(view.endpoints)}
-
-    with closing(GeoIP(database)) as places:
+    # JSON output has more fields than the table.
+    listing = Listing("peer_id:30 seeding:8 uploaded>16 downloaded>16 endpoints country:7 client:20", as_json=as_json)
+    with closing(GeoIP(load_settings().geoip_file)) as places:
         async for page in in_no_order(partial(store.torrents.peers, found)):
-            listing.page(map(row, await peer_views(store, page, places)))
+            listing.page(
+                {
+                    **asdict(view),
+                    "peer_id": format_prefix(bytes.fromhex(view.peer_id)),
+                    "endpoints": " ".join(view.endpoints),
+                }
+                for view in await peer_views(store, page, places)
+            )
 
 
 @traits(audited="denial.add", each="torrent")
