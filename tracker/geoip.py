@@ -39,7 +39,6 @@ _SAMPLED_NETWORKS = 200  # most of them are empty
 _CITIES = ("Enterprise", "City")
 _PLACES = (*_CITIES, "Country")
 """Words in a database's type. The first one found selects the method of geoip2."""
-_UNKNOWN_COUNTRY = "ZZ"  # DB-IP's country of unassigned networks
 
 COUNTRY_NAMES: dict[str, str] = json.loads(Path(__file__).with_name("country_names.json").read_text("utf-8"))
 """English names by ISO 3166-1 alpha-2 code, and XK for Kosovo, as GeoIP databases write them. tools/world_map.py makes
@@ -359,7 +358,7 @@ def _place(model: geoip2.models.Country) -> Place | None:
         postcode = _text(model.postal.code, MAX_CODE_LENGTH)
     iso_code, name = str(model.country.iso_code), _english(model.country)
     code = iso_code.upper() if re.fullmatch("[A-Za-z]{2}", iso_code) else ""
-    if code == _UNKNOWN_COUNTRY:
+    if code == "ZZ":  # DB-IP's country of unassigned networks
         code = name = ""
     place = Place(code, subdivision, city, postcode, name or COUNTRY_NAMES.get(code, code))
     return place if place != Place() else None

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ValidationError
 from tracker.errors import StartupError
 from tracker.system.private_file import private_file
 
-Stage = Literal["claimed", "adding", "added", "foreign"]
 _MAX_BYTES = 64 * 1024 * 1024
 
 
@@ -29,7 +28,7 @@ class Item(BaseModel):
 
     size: int
     name: str = ""
-    stage: Stage = "claimed"
+    stage: Literal["claimed", "adding", "added", "foreign"] = "claimed"
     token: str = ""
     torrent_url: str = ""
     announce_url: str = ""

@@ -15,7 +15,6 @@ from tracker.system.http_client import open_session, read_body
 from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
 from tracker.wire.tracker_url import parse_tracker_url
 
-_TIMEOUT = aiohttp.ClientTimeout(total=60.0, sock_connect=15.0)
 _MAX_JSON_BYTES = 4 * 1024 * 1024
 _MAX_RETRY_SECONDS = 3600.0
 _MAX_URL = 2000
@@ -104,7 +103,7 @@ class WorkApi:
     @classmethod
     @asynccontextmanager
     async def open(cls, url: str, identity: Identity) -> AsyncIterator[Self]:
-        async with open_session(_TIMEOUT) as session:
+        async with open_session(aiohttp.ClientTimeout(total=60.0, sock_connect=15.0)) as session:
             yield cls(url, identity, session)
 
     async def request(self, free_bytes: int) -> Grant | None:

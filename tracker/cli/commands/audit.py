@@ -21,7 +21,6 @@ from tracker.store.sharding.shards import named, noting_unavailable_shards
 from tracker.store.store import Store
 
 _PAGE = 500
-_POLL_SECONDS = 1.0
 _WHEN = "yesterday, a span ago such as 2h or 7d, or a date such as 2026-12-31T18:00 (UTC)"
 
 
@@ -127,6 +126,6 @@ def show_changes(
             if len(page.changes) < _PAGE:
                 if not follow:
                     return
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(1)
 
     run_with_store(settings, work)

@@ -29,11 +29,6 @@ from tracker.store.jobs.records import (
 from tracker.store.schema.record import fields_of
 from tracker.store.store import Store
 
-_EVERY_SECONDS = 0.25
-_LONG_SECONDS = 10.0
-_SLICE = 86_400
-_COUNTER = f"jobs.{PROCESS_TORRENT}.completed"
-
 
 async def until_scored(store: Store, job_id: str, total: int | None) -> None:
     """Waits until this rescoring has ended, and every job that scores a torrent.
@@ -45,7 +40,7 @@ async def until_scored(store: Store, job_id: str, total: int | None) -> None:
     before = await _scored(store, began)
     with progress("scored", total) as shown:
         while busy:
-            await asyncio.sleep(_EVERY_SECONDS)
+            await asyncio.sleep(0.25)
             walk = await store.jobs.get(job_id)
             if walk is None or walk.status == "failed":
                 raise ClientError(f"rescoring stopped: {walk.error if walk else 'the job was deleted'}")
@@ -53,14 +48,15 @@ async def until_scored(store: Store, job_id: str, total: int | None) -> None:
             left = sum(number for status, number in sizes.items() if status not in FINISHED)
             busy = walk.status != "completed" or left > 0
             shown.reach(await _scored(store, began) - before)
-            if not noted and walk.started is None and time.time() - began > _LONG_SECONDS:
+            if not noted and walk.started is None and time.time() - began > 10:
                 noted = True
                 note("no tracker has started this job yet; a tracker must be running")
 
 
 async def _scored(store: Store, since: float) -> int:
     """How many torrents were scored since the day of ``since`` (epoch s)."""
-    return sum(number for _, number in await store.counters.series(_COUNTER, _SLICE, since))
+    days = await store.counters.series(f"jobs.{PROCESS_TORRENT}.completed", 86_400, since)
+    return sum(number for _, number in days)
 
 
 QueueName = Annotated[str | None, Option("--queue", help="Only this queue.")]

@@ -206,12 +206,6 @@ def _private() -> Settings:
     return settings
 
 
-_TIMEOUT_SECONDS = 60.0
-"""A large key takes a server longer than an announce."""
-_SEPARATORS = re.compile(r"[ \t,;]+")
-_HASH_DIGITS = 40
-
-
 def reshard(
     shards: Annotated[int, Option(metavar="N", help="Shards of the new store: 1, or a power of two.")],
     url: Annotated[str | None, Option(metavar="URL", help="Server of the new store. Default: the same server.")] = None,
@@ -267,7 +261,8 @@ def _target(settings: Settings, shards: int, url: str | None, *, private: bool, 
 
 @asynccontextmanager
 async def opened(settings: Settings, url: str, *, new: bool) -> AsyncIterator[Parts]:
-    async with open_connection(url, settings.redis, _TIMEOUT_SECONDS) as (connection, _):
+    # A large key takes a server longer than an announce.
+    async with open_connection(url, settings.redis, timeout=60.0) as (connection, _):
         store = build_store(connection, settings)
         if not new:
             await store.check_layout()
@@ -337,13 +332,13 @@ def _read_ids(file: Path) -> dict[str | InfoHash, str]:
     except UnicodeDecodeError as error:
         raise ClientError(f"{file} is not UTF-8 text") from error
     for number, line in enumerate(lines, 1):
-        words = _SEPARATORS.split(line.strip())
+        words = re.split(r"[ \t,;]+", line.strip())
         if words == [""] or (number == 1 and not words[-1].isdigit()):
             continue
         if len(words) != 2 or not is_torrent_id(words[1]):
             raise ClientError(f"{file} line {number}: needs an info hash or an id, and a new id of at most 14 digits")
         try:
-            old = parse_info_hash(words[0]) if len(words[0]) == _HASH_DIGITS else words[0]
+            old = parse_info_hash(words[0]) if len(words[0]) == 40 else words[0]
         except ClientError as error:
             raise ClientError(f"{file} line {number}: {error}") from None
         if wanted.setdefault(old, words[1]) != words[1]:

@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 RATES = ("announces", "scrapes", "failures", "joins", "reaps")
 Sort = Literal["seeders", "leechers", "snatches", "score"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
-_TORRENTS = 50
 _REFRESH_SECONDS = 1.0
-_RATE_SECONDS = 5
-"""A rate is the mean of this many seconds."""
 
 
 @dataclass(slots=True)
@@ -50,11 +47,12 @@ class Snapshot:
     top: list[Row] = field(default_factory=list)
 
     def rate(self, name: str) -> float:
-        last = self.series.get(name, [])[-_RATE_SECONDS:]
+        """The mean of the last 5 seconds."""
+        last = self.series.get(name, [])[-5:]
         return round(sum(last) / len(last), 1) if last else 0.0
 
 
-async def take_snapshot(store: Store, sort: Sort = "seeders", count: int = _TORRENTS) -> Snapshot:
+async def take_snapshot(store: Store, sort: Sort = "seeders", count: int = 50) -> Snapshot:
     """Raises StoreUnavailable and redis.exceptions.RedisError. Without the main store, rates and jobs are missing."""
     now = time.time() - 1  # the current second is incomplete
     counters, main_or = store.counters, store.shards.main_or

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 from typer import Argument, BadParameter, Option
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli import terminal
 from tracker.cli.commands import (
     EVERYTHING,
     AsJson,
@@ -37,7 +36,7 @@ from tracker.cli.commands.options import (
     given_rules,
     row_of,
 )
-from tracker.cli.terminal import Listing, Moment, Row, note
+from tracker.cli.terminal import Listing, Moment, Row, describe, note, say
 from tracker.errors import ClientError, existing
 from tracker.operations import torrents as operations
 from tracker.operations.peers import format_prefix, peer_views
@@ -242,7 +241,7 @@ async def _list(
         if not count:
             listing.page(map(_torrent_row, page.rows))
     if count:
-        terminal.say(str(shown if total is None else min(total, limit)))
+        say(str(shown if total is None else min(total, limit)))
     elif total is not None and shown < total:
         note(f"{shown} of {total} torrents")
 
@@ -275,7 +274,7 @@ async def show_torrent(
     users = await store.unique_users.users_of(f"torrents.{found.info_hash.hex()}.users")
     row = {**_torrent_row(found), **row_of(found, ("torrent_id", "private", "announces"))}
     reason = found.reason if found.denied is None else found.denied
-    terminal.describe({**row, "reason": reason, "unique_users": users}, as_json=as_json)
+    describe({**row, "reason": reason, "unique_users": users}, as_json=as_json)
     if not peers:
         return
     from tracker.geoip import GeoIP  # noqa: PLC0415  # a slow import that only this needs
@@ -316,8 +315,6 @@ async def denied(store: Store, limit: LimitOrAll = EVERYTHING) -> Pages:
         yield ({"info_hash": each.info_hash.hex(), "reason": each.reason, "since": Moment(each.since)} for each in page)
 
 
-_RANKED = ("score", "seeders", "leechers", "name")
-
 scores = group("Show torrent scores and scoring progress.")
 
 
@@ -327,7 +324,11 @@ async def show_ranking(store: Store, limit: Limit = 20) -> Pages:
     rank = 1
     async for page in in_order(limit, lambda offset, count: store.torrents.top("score", count, offset)):
         yield (
-            {"rank": rank, "info_hash": found.info_hash.hex(), **row_of(found, _RANKED)}
+            {
+                "rank": rank,
+                "info_hash": found.info_hash.hex(),
+                **row_of(found, ("score", "seeders", "leechers", "name")),
+            }
             for rank, found in enumerate(page, rank)
         )
         rank += len(page)

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from typer import Argument, BadParameter, Option
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli import terminal
 from tracker.cli.commands import (
     EVERYTHING,
     PAGE,
@@ -40,7 +39,7 @@ from tracker.cli.commands.options import (
     row_of,
     shown_multiplier,
 )
-from tracker.cli.terminal import Moment, Row, columns, say
+from tracker.cli.terminal import UNKNOWN_URL, Moment, Row, columns, describe, say
 from tracker.errors import ClientError, existing
 from tracker.operations.audit import Change
 from tracker.operations.snapshots import ALL_USERS
@@ -54,7 +53,6 @@ from tracker.store.users.fields import ADDITIONS, FIELDS, MAX_GROUP_ID, Addition
 from tracker.store.users.listing import Order, UserFilter
 from tracker.store.users.rules import GROUP_FIELDS, Group
 
-_HASH_DIGITS = 40
 _ON_A_TORRENT = (
     *("torrent_id", "uploaded", "downloaded", "total_seconds", "seed_seconds", "credit_cut"),
     *("info_hash", "name"),
@@ -126,9 +124,9 @@ def _show_passkey(found: User, as_json: bool) -> None:
         "user_id": found.user_id,
         "passkey": found.passkey,
         "announce_path": f"/{found.passkey}/announce",
-        "announce_urls": " ".join(urls) or ("" if as_json else terminal.UNKNOWN_URL),
+        "announce_urls": " ".join(urls) or ("" if as_json else UNKNOWN_URL),
     }
-    terminal.describe(row, as_json=as_json)
+    describe(row, as_json=as_json)
 
 
 @users.command("enable", audited="user.edit", each="user", secret=True)
@@ -240,7 +238,7 @@ def forgive_user(
     async def forgive_one(store: Store, text: str) -> str:
         found = await store.users.find(who)
         torrent_id = text
-        if len(text) == _HASH_DIGITS:
+        if len(text) == 40:  # hexadecimal digits
             torrent = await store.torrents.get(parse_info_hash(text))
             torrent_id = torrent.torrent_id if torrent else ""
         if not torrent_id or not await store.users.forgive(found.user_id, torrent_id):
@@ -385,7 +383,7 @@ def multipliers(
 
     async def show(store: Store) -> None:
         row = split_ends(*await store.multipliers.get())
-        terminal.describe({name: shown_multiplier(name, row[name]) for name in row}, as_json=as_json)
+        describe({name: shown_multiplier(name, row[name]) for name in row}, as_json=as_json)
 
     if fields or changes:
         change_store("multipliers.set", set_given)

@@ -52,7 +52,6 @@ _NUMBERS = (
     - TEXTS
     - {"info_hash", "user_id", "passkey", "hybrid_of", "torrent_id"}
 )
-_BOOLEANS = {"true": "1", "false": "0"}
 MAX_TEXT = 10_000
 """Maximum characters of one field; the store's limits are lower."""
 
@@ -127,7 +126,7 @@ def _checked(name: str, value: object) -> str:
         raise ClientError(f"{name} is too long")
     if _CONTROL.search(text):
         raise ClientError(f"{name} has control characters")
-    return _BOOLEANS.get(text.lower(), text) if name in _FLAGS else text
+    return {"true": "1", "false": "0"}.get(text.lower(), text) if name in _FLAGS else text
 
 
 def text_of(value: object) -> str:

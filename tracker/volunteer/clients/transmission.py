@@ -19,7 +19,6 @@ _FAILURES = (transmission_rpc.TransmissionError, RequestException)
 _errors = partial(errors_of, "Transmission", (transmission_rpc.TransmissionAuthError,), _FAILURES)
 _FIELDS = ("id", "name", "hashString", "labels", "status", "totalSize", "leftUntilDone", "trackers")
 _UNLIMITED = 2
-_LABELS_SINCE = 16
 
 
 class Transmission:
@@ -47,7 +46,7 @@ class Transmission:
                 password=self._password or None,
                 timeout=_SECONDS,
             )
-            if rpc.get_session().rpc_version < _LABELS_SINCE:
+            if rpc.get_session().rpc_version < 16:
                 raise ClientUnavailable("Transmission 3.00 or newer is needed: older ones have no labels")
             self._connected = rpc
         return self._connected

@@ -30,10 +30,7 @@ from tracker.system.private_file import open_private, sync_directory
 commands = group("Give work to volunteers: projects, items and claims.")
 
 Project = Annotated[str, Argument(metavar="PROJECT", help="Name of a project.")]
-_MAX_HOURS = 1_000_000
-OlderThan = Annotated[
-    float | None, Option(min=0, max=_MAX_HOURS, metavar="HOURS", help="Only those at least this old.")
-]
+OlderThan = Annotated[float | None, Option(min=0, max=1_000_000, metavar="HOURS", help="Only those at least this old.")]
 Who = Annotated[
     list[str], Argument(metavar="[PROJECT] WHO…", help="Claimants, addresses, or the /64 of IPv6 addresses.")
 ]
@@ -168,9 +165,6 @@ async def show_log(store: Store, project: Project, limit: Limit = 20) -> Pages:
         left, before = left - len(found), found[-1].id
 
 
-BATCH = 500
-
-
 @commands.command("drain")
 def drain_log(
     project: Project,
@@ -187,7 +181,7 @@ def drain_log(
         written = 0
         with locked(directory), progress("written") as shown:
             await store.work.log.open_drain(project)
-            while entries := await store.work.log.read_drain(project, BATCH):
+            while entries := await store.work.log.read_drain(project, 500):
                 write(directory, project, [finished_claim(entry) for entry in entries if entry.fields])
                 await store.work.log.acknowledge(project, entries)
                 written += len(entries)
@@ -212,7 +206,9 @@ def locked(directory: Path) -> Iterator[None]:
 
 def write(directory: Path, project: str, entries: Sequence[FinishedClaim]) -> None:
     """Appends the entries to the files of their days, and waits until they are on the disk. Raises OSError."""
-    for day, rows in groupby(entries, _day):
+    # Ids begin with milliseconds of the server's clock, and do not run backwards.
+    days = groupby(entries, lambda each: time.strftime("%Y-%m-%d", time.gmtime(int(each.id.partition("-")[0]) / 1000)))
+    for day, rows in days:
         with open(str(directory / f"{project}-{day}.jsonl"), "ab+", opener=open_private) as file:
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
@@ -223,8 +219,3 @@ def write(directory: Path, project: str, entries: Sequence[FinishedClaim]) -> No
             file.flush()
             os.fsync(file.fileno())
     sync_directory(directory)
-
-
-def _day(entry: FinishedClaim) -> str:
-    """The UTC day of the entry's id, which the server's clock gave: ids do not run backwards."""
-    return time.strftime("%Y-%m-%d", time.gmtime(int(entry.id.partition("-")[0]) / 1000))

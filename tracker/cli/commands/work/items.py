@@ -39,7 +39,11 @@ def add_items(
     as_json: AsJson = False,
 ) -> None:
     """Add items. Those that are wanted, claimed or done already are skipped."""
-    names = operations.items_of(_text(file))
+    data = sys.stdin.buffer.read() if file is None or str(file) == "-" else file.read_bytes()
+    try:
+        names = operations.items_of(data.decode())
+    except UnicodeDecodeError as error:
+        raise ClientError("the items are not UTF-8 text") from error
     new = [NewItem(name, queue, tuple(claimants or ()), copies) for name in names]
 
     async def work(store: Store, change: Change) -> None:
@@ -51,14 +55,6 @@ def add_items(
         show(counted, f"processed {done.processed}, added {done.added}", as_json=as_json)
 
     change_store("items.add", work)
-
-
-def _text(file: Path | None) -> str:
-    data = sys.stdin.buffer.read() if file is None or str(file) == "-" else file.read_bytes()
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise ClientError("the items are not UTF-8 text") from error
 
 
 _COLUMNS = {

@@ -30,8 +30,6 @@ PASSKEY = "SWARMKEEPER_PASSKEY"
 PASSWORD = "SWARMKEEPER_CLIENT_PASSWORD"  # noqa: S105  # the name of a variable
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _MAX_SECRET = 4096
-_LABEL = re.compile(r"[-_.0-9A-Za-z]{1,50}", re.ASCII)
-_NAME = re.compile(r"[-_0-9A-Za-z]{3,30}", re.ASCII)
 
 
 def _size(text: str) -> int:
@@ -96,7 +94,7 @@ def seed(
 
     logs.configure()
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # it logs each retry; the loop logs the outcome
-    if not _LABEL.fullmatch(label):
+    if not re.fullmatch(r"[-_.0-9A-Za-z]{1,50}", label, re.ASCII):
         raise BadParameter("--label has 1 to 50 letters, digits, dots, - and _")
     identity = _identity(name, port, passkey_file)
     password = _secret(client_password_file, PASSWORD)
@@ -147,7 +145,7 @@ def _identity(name: str, port: int, passkey_file: Path | None) -> "Identity":
     if bool(name) != bool(port):
         raise BadParameter("--name and --port belong together")
     if name:
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(r"[-_0-9A-Za-z]{3,30}", name, re.ASCII):
             raise BadParameter("--name has 3 to 30 letters, digits, - and _")
         return Identity(name=name, port=port)
     passkey = _secret(passkey_file, PASSKEY)
