@@ -41,39 +41,37 @@ def _size(text: str) -> int:
         raise BadParameter("is written like 500GB or 2TB") from None
 
 
-Client = Annotated[
-    str,
-    Option(metavar="CLIENT", help="qbittorrent://user@host:8080, transmission://user@host:9091, or internal:/folder."),
-]
 MaxTorrents = Annotated[int, Option("--max", min=1, max=100_000, metavar="N", help="Maximum number of torrents.")]
 Label = Annotated[str, Option(metavar="LABEL", help="Label of the torrents added here; others are not changed.")]
 PasskeyFile = Annotated[Path | None, Option(metavar="FILE", help=f"File with your passkey. Default: ${PASSKEY}.")]
 Name = Annotated[str, Option(metavar="NAME", help="Your name, in a project without passkeys. Needs --port.")]
-Port = Annotated[
-    int, Option(min=0, max=65_535, metavar="PORT", help="Where your client accepts connections, with --name.")
-]
-PasswordFile = Annotated[
-    Path | None, Option(metavar="FILE", help=f"File with the client's password. Default: ${PASSWORD}.")
-]
-StatePath = Annotated[
-    Path | None, Option(metavar="FILE", help="Where to remember claims. Default: below ~/.local/state.")
-]
 AutoDrop = Annotated[bool, Option("--auto-drop", help="Do not ask before dropping torrents that are no longer needed.")]
 
 
 @commands.command("seed")
 def seed(
     url: Annotated[str, Option(metavar="URL", help="The project: https://tracker.example/seeds.")],
-    client: Client,
+    client: Annotated[
+        str,
+        Option(
+            metavar="CLIENT", help="qbittorrent://user@host:8080, transmission://user@host:9091, or internal:/folder."
+        ),
+    ],
     space: Annotated[int, Option(parser=_size, metavar="SIZE", help="Maximum disk space to fill, such as 500GB.")],
     max_torrents: MaxTorrents = 50,
     folder: Annotated[str, Option(metavar="FOLDER", help="Folder for data, as the client sees it.")] = "",
     label: Label = "swarmkeeper",
     passkey_file: PasskeyFile = None,
     name: Name = "",
-    port: Port = 0,
-    client_password_file: PasswordFile = None,
-    state: StatePath = None,
+    port: Annotated[
+        int, Option(min=0, max=65_535, metavar="PORT", help="Where your client accepts connections, with --name.")
+    ] = 0,
+    client_password_file: Annotated[
+        Path | None, Option(metavar="FILE", help=f"File with the client's password. Default: ${PASSWORD}.")
+    ] = None,
+    state: Annotated[
+        Path | None, Option(metavar="FILE", help="Where to remember claims. Default: below ~/.local/state.")
+    ] = None,
     auto_drop: AutoDrop = False,
     delete_data: Annotated[bool, Option("--delete-data", help="Delete the data of dropped torrents.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Print what would be done, and exit.")] = False,
