@@ -46,12 +46,7 @@ COLUMNS: Mapping[Kind, tuple[str, ...]] = {
 _FIELDS = [field for record in (User, Torrent, History) for field in settable(record).values()]
 TEXTS = frozenset({"prefix", *(each.name for each in _FIELDS if each.kind in ("text", "names"))}) - {"hybrid_of"}
 _FLAGS = frozenset(each.name for each in _FIELDS if each.kind == "flag")
-_NUMBERS = (
-    frozenset((*COLUMNS["user"], *COLUMNS["torrent"], *COLUMNS["user_torrent"], "until"))
-    - _FLAGS
-    - TEXTS
-    - {"info_hash", "user_id", "passkey", "hybrid_of", "torrent_id"}
-)
+_NO_NUMBERS = TEXTS | _FLAGS | {"info_hash", "user_id", "passkey", "hybrid_of", "torrent_id"}
 MAX_TEXT = 10_000
 """Maximum characters of one field; the store's limits are lower."""
 
@@ -91,7 +86,7 @@ def _typed(name: str, value: str) -> str | float | bool:
     """The value in its type of JSON."""
     if name in _FLAGS and value in ("0", "1"):
         return value == "1"
-    if name not in _NUMBERS or not _NUMBER.fullmatch(value):
+    if name in _NO_NUMBERS or not _NUMBER.fullmatch(value):
         return value
     return float(value) if "." in value else int(value)
 
@@ -151,15 +146,12 @@ def kind_of(fields: Mapping[str, object]) -> Kind:
     """By the field ``kind``, else by the identifying field. Denials of torrents and clients, freeleech tokens, and
     users on torrents need ``kind``. Raises ClientError."""
     named = fields.get("kind")
-    if named is not None:
-        for kind in KINDS:
-            if named == kind:
-                return kind
-        raise ClientError(f"kind must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     for kind in KINDS:
-        if COLUMNS[kind][0] in fields:
+        if named == kind or (named is None and COLUMNS[kind][0] in fields):
             return kind
-    raise ClientError("needs info_hash, user_id or prefix")
+    if named is None:
+        raise ClientError("needs info_hash, user_id or prefix")
+    raise ClientError(f"kind must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
 
 
 def csv_writer(file: IO[str], kind: Kind) -> Callable[[Kind, Row], object]:
