@@ -15,8 +15,8 @@ import transmission_rpc
 from tests.e2e.peers import PAYLOAD, Share
 from tests.volunteer.programs import LABEL, PASSWORD, PROGRAMS, USER, Program, program
 from tests.waiting import until
+from tracker.cli.commands.work.seed import open_client
 from tracker.volunteer.clients import ClientUnavailable, NewTorrent, NotAdded, TorrentClient
-from tracker.volunteer.clients.opening import open_client
 
 pytestmark = pytest.mark.slow
 ANNOUNCE = "http://127.0.0.1:9/0123456789abcdef0123456789abcdef/announce"

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from typer import BadParameter, Option, confirm
 
 from tracker.cli.commands.work.claims import commands
 from tracker.cli.terminal import note, say
-from tracker.errors import ClientError
+from tracker.errors import ClientError, StartupError
 from tracker.names import printable
 from tracker.volunteer.clients import ClientUnavailable, TorrentClient
 
@@ -30,6 +30,10 @@ PASSKEY = "SWARMKEEPER_PASSKEY"
 PASSWORD = "SWARMKEEPER_CLIENT_PASSWORD"  # noqa: S105  # the name of a variable
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _MAX_SECRET = 4096
+_FORMS = (
+    "--client is qbittorrent://user@host:8080, transmission://user@host:9091 or internal:/folder; "
+    "with +https after the name for a client behind TLS"
+)
 
 
 def _size(text: str) -> int:
@@ -85,7 +89,6 @@ def seed(
     """
     # For this command only: the other ones of `tracker work` do not wait for these.
     from tracker.system import logs  # noqa: PLC0415
-    from tracker.volunteer.clients.opening import open_client  # noqa: PLC0415
     from tracker.volunteer.loop import Rules  # noqa: PLC0415
     from tracker.volunteer.state import StateFile, open_state, read_state  # noqa: PLC0415
     from tracker.volunteer.work_api import Unavailable  # noqa: PLC0415
@@ -106,6 +109,50 @@ def seed(
                 asyncio.run(run)
             except (Unavailable, ClientUnavailable) as error:  # with --once or --dry-run
                 raise ClientError(str(error)) from error
+
+
+def open_client(client: str, password: str, *, label: str, folder: str) -> TorrentClient:
+    """Opens the client that ``client`` names; nothing is sent yet. ``folder`` is where it stores data (empty: its
+    default). Raises ClientError, and StartupError when a library is missing: they belong to the extra ``seed``."""
+    try:
+        url = urlsplit(client)
+        kind, _, security = url.scheme.partition("+")
+        valid = url.port is None or url.port > 0
+    except ValueError:
+        raise ClientError(_FORMS) from None
+    if url.password is not None:
+        raise ClientError("a password does not belong into --client: use --client-password-file")
+    if not valid or security not in ("", "https"):
+        raise ClientError(_FORMS)
+    user = unquote(url.username or "")
+    try:
+        match kind:
+            case "qbittorrent":
+                from tracker.volunteer.clients.qbittorrent import QBittorrent  # noqa: PLC0415
+
+                return QBittorrent(_web_address(url), user, password, label=label, folder=folder)
+            case "transmission":
+                from tracker.volunteer.clients.transmission import Transmission  # noqa: PLC0415
+
+                return Transmission(_web_address(url), user, password, label=label, folder=folder)
+            case "internal":
+                from tracker.volunteer.clients.internal import Internal, typed_settings  # noqa: PLC0415
+
+                if url.netloc or not url.path or folder:
+                    raise ClientError("internal is written internal:/folder, without --folder")
+                settings = typed_settings(dict(parse_qsl(url.query, keep_blank_values=True)))
+                return Internal(Path(unquote(url.path)).absolute(), settings=settings)
+    except ImportError as error:
+        raise StartupError(f"{error.name} is not installed: pip install 'swarmkeeper[seed]'") from None
+    raise ClientError(_FORMS)
+
+
+def _web_address(url: SplitResult) -> str:
+    if not url.hostname:
+        raise ClientError(_FORMS)
+    host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
+    port = f":{url.port}" if url.port else ""
+    return f"{'https' if url.scheme.endswith('+https') else 'http'}://{host}{port}{url.path}"
 
 
 async def _run(
