@@ -183,7 +183,14 @@ class GeoIP:
         self._database = fresh
         self._cached_find = lru_cache(CACHED_ADDRESSES)(fresh.find)
         self._forget_problems()
-        _log_opened(fresh.description)
+        found = fresh.description
+        built = f"{found.built:%Y-%m-%d}" if found.built else None
+        has = {"cities": found.cities, "postcodes": found.postcodes}
+        fields = {"path": str(found.path), "type": found.database_type, "built": built, **has}
+        if found.cities:
+            log.info("geoip database opened", **fields)
+        else:
+            log.warning("geoip database opened; it has countries only, so users are not counted by city", **fields)
 
     def _forget_problems(self) -> None:
         self.problem = _DAMAGED if self._database is not None and self._database.damaged else ""
@@ -335,16 +342,6 @@ def _describe(path: Path, metadata: Any) -> Description:
         built = None
     cities = any(word in kind for word in _CITIES) and not kind.startswith("DBIP-ISP")
     return Description(path, kind, built, cities, postcodes=cities and not kind.startswith("DBIP-City"))
-
-
-def _log_opened(database: Description) -> None:
-    built = f"{database.built:%Y-%m-%d}" if database.built else None
-    has = {"cities": database.cities, "postcodes": database.postcodes}
-    fields = {"path": str(database.path), "type": database.database_type, "built": built, **has}
-    if database.cities:
-        log.info("geoip database opened", **fields)
-    else:
-        log.warning("geoip database opened; it has countries only, so users are not counted by city", **fields)
 
 
 def _place(model: geoip2.models.Country) -> Place | None:

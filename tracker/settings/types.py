@@ -27,12 +27,11 @@ def checked_by(check: Callable[[Any], object]) -> AfterValidator:
     return AfterValidator(validate)
 
 
-def _network(value: object) -> object:
-    # Parsed here, because pydantic reports two errors for a union, both without the reason.
-    return ip_network(value.strip()) if isinstance(value, str) else value
-
-
-Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(_network)]
+# Parsed here, because pydantic reports two errors for a union, both without the reason.
+Network = Annotated[
+    IPv4Network | IPv6Network,
+    BeforeValidator(lambda value: ip_network(value.strip()) if isinstance(value, str) else value),
+]
 
 
 def url_parts(text: str, *schemes: str) -> SplitResult | None:
