@@ -19,12 +19,6 @@ local function suffixes()
   return made
 end
 
--- The metric of a place, without its last word; a place is an entry such as `cities.France/Paris`.
-local function place_metric(place)
-  local scope, country, name = string.match(place, '^(%a+)%.([^/]*)/(.*)$')
-  return scope and 'countries.' .. country .. '.' .. scope .. '.' .. name or place
-end
-
 local function unlink_metrics(names, heads)
   local keys = {}
   for _, name in ipairs(names) do
@@ -48,7 +42,9 @@ local function delete_unique_users(ih)
   end
   if #places > 0 then
     local names = {}
-    for i, place in ipairs(places) do names[i] = ih .. '.' .. place_metric(place) .. '.users' end
+    for i, place in ipairs(places) do -- such as `cities.France/Paris`; its metric is `countries.France.cities.Paris`
+      names[i] = ih .. '.' .. string.gsub(place, '^(%a+)%.([^/]*)/(.*)$', 'countries.%2.%1.%3') .. '.users'
+    end
     unlink_metrics(names, heads)
     call('ZREM', places_key, unpack(places))
   end

@@ -109,11 +109,6 @@ local function endpoint_to_probe(claim, item, tid, claimant, fact)
   return fact.seeder or endpoint_of_seeder(item, tid, claimant)
 end
 
--- The last probe must not have failed, and there must have been one.
-local function is_done(claim, missing)
-  return missing == 0 and (not probes or claim.probe and claim.probe ~= 'failed')
-end
-
 local function save(name, claim, key)
   claim.checked = ARGV[2]
   call('HSET', key, name, cjson.encode(claim))
@@ -127,20 +122,16 @@ local function known_claim(name)
   return claim, key
 end
 
--- While the shard of the torrent is unavailable, nothing counts against the claimant.
-local function keep_lease(name, claim, key)
-  claim.alive = decimal(clock)
-  if key == W .. ':claims' then renew_lease(name, claim, math.huge) end
-  save(name, claim, key)
-end
-
 local function look_at(name)
   local claim, key = known_claim(name)
   if not claim then return nil end
   local item, claimant = string.match(name, '^(.*) (%S+)$')
   local fact = facts and facts[name] or facts_of(item, claimant, by_address and claim.endpoint or '')
-  if fact.unavailable then
-    if not alone then keep_lease(name, claim, key) end
+  if fact.unavailable then -- until its shard is back, nothing counts against the claimant
+    if alone then return nil end
+    claim.alive = decimal(clock)
+    if key == W .. ':claims' then renew_lease(name, claim, math.huge) end
+    save(name, claim, key)
     return nil
   end
   local torrent = fact.torrent
@@ -153,7 +144,9 @@ local function look_at(name)
     claim.found = seen.found
     save(name, claim, key)
   end
-  local row = { name, is_done(claim, missing) and '1' or '0', decimal(seconds), decimal(missing),
+  -- The last probe must not have failed, and there must have been one.
+  local done = missing == 0 and (not probes or claim.probe and claim.probe ~= 'failed')
+  local row = { name, done and '1' or '0', decimal(seconds), decimal(missing),
     decimal(bytes_uploaded(claim, seen, torrent[2])) }
   row[6] = endpoint_to_probe(claim, item, torrent[1] or '', claimant, fact)
   return row
