@@ -20,8 +20,6 @@ FILTERS = ("min_score", "max_score", "min_seeders", "max_seeders")
 _TONES = {"running": "accent", "retry": "warn", "completed": "good", "failed": "bad"}
 _ORDER = ("failed", "retry", "running", "pending", "completed")
 _MAX_QUEUES = 100
-Queues = list[tuple[str, dict[str, int]]]
-"""(name, number of jobs by status)"""
 
 
 class JobPages(Pages):
@@ -93,8 +91,9 @@ class JobPages(Pages):
         return done(request, "/jobs", "sweep")
 
 
-def _chosen(queues: Queues, queue: str, status: str) -> tuple[str, str]:
-    """The list to show: the requested one, else failed, retry, running or pending jobs."""
+def _chosen(queues: list[tuple[str, dict[str, int]]], queue: str, status: str) -> tuple[str, str]:
+    """The list to show: the requested one, else failed, retry, running or pending jobs. ``queues`` have the number of
+    jobs by status."""
     sizes = dict(queues)
     if queue in sizes:
         first = next((each for each in _ORDER if sizes[queue][each]), FINISHED[0])

@@ -265,7 +265,7 @@ class UserPages(Pages):
 
     @post("/users/{user_id}/multipliers", "user.edit", errors_on="show_one")
     @post("/users/{user_id}/multipliers/remove", "user.edit", errors_on="show_one")
-    async def change_rule_of_one(self, request: web.Request, form: Form) -> web.Response:
+    async def change_user_rule(self, request: web.Request, form: Form) -> web.Response:
         user = await self._user(request)
         await self._store.users.change_rule(user.passkey, read_rule(request, form, self._clock()))
         return _back(request, user, "saved")

@@ -132,17 +132,14 @@ async def remove_token(call: SiteCall, info_hash: Hash, userid: Id) -> None:
     await call.store.freeleech.take_back(user.user_id, torrent.torrent_id)
 
 
-async def add_client(call: SiteCall, peer_id: Prefix) -> None:
-    await change_client(call, peer_id.encode("latin-1"), call.store.allow_list.add)
-
-
-async def remove_client(call: SiteCall, peer_id: Prefix) -> None:
-    await change_client(call, peer_id.encode("latin-1"), call.store.allow_list.remove)
+async def set_client(call: SiteCall, peer_id: Prefix, *, allowed: bool) -> None:
+    allow_list = call.store.allow_list
+    await change_client(call, peer_id.encode("latin-1"), allow_list.add if allowed else allow_list.remove)
 
 
 async def edit_client(call: SiteCall, old_peer_id: Prefix, new_peer_id: Prefix) -> None:
-    await add_client(call, new_peer_id)
-    await remove_client(call, old_peer_id)
+    await set_client(call, new_peer_id, allowed=True)
+    await set_client(call, old_peer_id, allowed=False)
 
 
 async def set_interval(call: SiteCall, new_announce_interval: Id) -> None:
@@ -170,8 +167,8 @@ ACTIONS = {
     "change_passkey": action(change_passkey, "user.rotate"),
     "add_token": action(add_token, "freeleech.give"),
     "remove_token": action(remove_token, "freeleech.revoke"),
-    "add_whitelist": action(add_client, "client.allow"),
-    "remove_whitelist": action(remove_client, "client.disallow"),
+    "add_whitelist": action(set_client, "client.allow", allowed=True),
+    "remove_whitelist": action(set_client, "client.disallow", allowed=False),
     "edit_whitelist": action(edit_client, "client.allow"),
     "update_announce_interval": action(set_interval),
 }

@@ -235,12 +235,9 @@ async def remove_group(call: SiteCall, id: GroupId) -> None:
     await call.store.groups.delete(id)
 
 
-async def put_agent(call: SiteCall, peer_id_prefix: Prefix) -> None:
-    await change_client(call, peer_id_prefix.encode(), call.store.deny_list.add)
-
-
-async def remove_agent(call: SiteCall, peer_id_prefix: Prefix) -> None:
-    await change_client(call, peer_id_prefix.encode(), call.store.deny_list.remove)
+async def set_agent(call: SiteCall, peer_id_prefix: Prefix, *, denied: bool) -> None:
+    deny_list = call.store.deny_list
+    await change_client(call, peer_id_prefix.encode(), deny_list.add if denied else deny_list.remove)
 
 
 async def put_token(call: SiteCall, user_id: Id, torrent_id: Id) -> None:
@@ -271,8 +268,8 @@ CALLS = {
     ("GET", "users/{id:[0-9]{1,20}}"): action(show_user),
     ("PUT", "groups"): action(put_group, "group.set"),
     ("DELETE", "groups"): action(remove_group, "group.delete"),
-    ("PUT", "blacklisted-agents"): action(put_agent, "client.deny"),
-    ("DELETE", "blacklisted-agents"): action(remove_agent, "client.undeny"),
+    ("PUT", "blacklisted-agents"): action(set_agent, "client.deny", denied=True),
+    ("DELETE", "blacklisted-agents"): action(set_agent, "client.undeny", denied=False),
     ("PUT", "freeleech-tokens"): action(put_token, "freeleech.give"),
     ("PUT", "personal-freeleech"): action(set_personal, "user.edit", factor=0),
     ("DELETE", "personal-freeleech"): action(set_personal, "user.edit", factor=1),
