@@ -6,6 +6,7 @@ from tests.admin.api.api_client import ApiClient, swarms_of
 from tests.admin.conftest import Admin
 from tests.store.harness import ALICE, info_hash, update
 from tracker.errors import ClientError
+from tracker.store.access.audit import AuditFilter
 
 
 async def test_each_row_has_an_outcome_and_totals_stay(full: ApiClient, admin: Admin) -> None:
@@ -22,6 +23,8 @@ async def test_each_row_has_an_outcome_and_totals_stay(full: ApiClient, admin: A
     assert (account["uploaded"], account["extra_up"]) == ("100", "50")
     user = await admin.store.users.by_id("7")
     assert user is not None and user.uploaded == 10
+    (entry,), _ = await admin.store.audit.page(AuditFilter())
+    assert entry.counts == {"added": 1, "known": 1, "errors": 4}
 
 
 async def test_ids_above_32_bits_and_the_largest_ones_are_kept(full: ApiClient, admin: Admin) -> None:

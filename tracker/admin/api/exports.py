@@ -265,9 +265,7 @@ async def user_torrents_batch(call: Call, body: HistoryBatch) -> HistoryOutcomes
     def read(row: HistoryRow) -> dict[str, Any]:
         return row.model_dump(exclude_none=True)
 
-    found = await applied(body.user_torrents, HistoryRow, read, save, _outcome, call.context.batches)
-    call.change.count(**{name: number for name, number in found.items() if name != "rows"})
-    return HistoryOutcomes(**found)
+    return HistoryOutcomes(**await applied(body.user_torrents, HistoryRow, read, save, _outcome, call.context.batches))
 
 
 def _outcome(row: HistoryRow | None, saved: bool | ClientError) -> HistoryOutcome:
