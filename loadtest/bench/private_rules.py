@@ -3,7 +3,7 @@ with all of them: `python -m loadtest.bench.private_rules`.
 
 The store runs under valgrind's callgrind, whose counts do not depend on the load of the machine. All three get the same
 announces, in full calls of the script and one by one; only those of users have a passkey. Each user has one peer in a
-torrent.
+torrent, and the announces of a call are for different torrents: those of one torrent share what a call reads of it.
 
 All rules are: multipliers for all users, of the user and of the torrent, a freeleech token for another torrent, maximum
 peers and downloads, hit-and-runs by seed time, share and ratio with a grace period, and the change feed. Checks of
@@ -48,8 +48,8 @@ ALL_RULES = replace(
     max_downloads=20,
 )
 TRACKERS = {"public": SwarmRules(), "private": WITHOUT_RULES, "private, all rules": ALL_RULES}
-_USERS, _TORRENTS, _GROUPS = 2 * MAX_BATCH, 16, 20
-ANNOUNCES = {"idle": _USERS, "moving": _USERS, "join": _USERS, "completed": _USERS // 2, "stop": _USERS}
+_USERS, _MEASURED, _TORRENTS, _GROUPS = 8 * MAX_BATCH, 2 * MAX_BATCH, MAX_BATCH, 20
+ANNOUNCES = {"idle": _MEASURED, "moving": _MEASURED, "join": _MEASURED, "completed": _MEASURED // 2, "stop": _MEASURED}
 """How many announces of each kind are measured."""
 _SIZE = 2**30
 _START, _END = 1_800_000_000, 1_900_000_000
@@ -135,7 +135,8 @@ async def announce_all(
     """Makes announces of each kind in the order of MIX. Calls ``measure`` before and after those of each kind."""
     clock = _Clock()
     store = Store(connection, prefix, StoreOptions(rules=rules), clock=clock)
-    present, new = range(1, _USERS + 1), range(_USERS + 1, 2 * _USERS + 1)
+    everyone = range(1, _USERS + _MEASURED + 1)
+    present, new = everyone[:_MEASURED], everyone[_USERS:]
     kinds = {
         "idle": [_update(user, "u") for user in present],
         "moving": [_update(user, "u", bytes_left=_SIZE // 2, moved=_SIZE // 2) for user in present],
@@ -145,9 +146,9 @@ async def announce_all(
     }
     async with asyncio.TaskGroup() as tasks:
         batches = tasks.create_task(store.swarms.run())
-        users = [] if rules.accounts == "off" else [*present, *new]
+        users = [] if rules.accounts == "off" else everyone
         await _fill(store, users, with_rules=rules == ALL_RULES)
-        await _announce(store, [_update(user, "s") for user in present], alone=False)
+        await _announce(store, [_update(user, "s") for user in everyone[:_USERS]], alone=False)
         for kind in MIX:
             clock.now += 1800
             await measure()

@@ -9,15 +9,23 @@ local CLOCK_SLACK = 5 -- seconds: clocks of trackers differ by less; a later tim
 
 -- Of the values of the two keys: start and end of the last interruption (epoch s, 0 for none); what the steady clock
 -- shows, which never steps and stands still during outages (epoch s); and the sum of all steps back (s).
-local function last_outage(gap, heartbeat)
+local last_outage
+do
+local gaps = {} -- the numbers of `gap`, by its text: most calls read the same as the one before
+
+function last_outage(gap, heartbeat)
   local beat, from, till, ahead, back = tonumber(heartbeat or ''), 0, 0, 0, 0
   if gap then
-    local f, t, a, b = string.match(gap, '^(%d+) (%d+) (%-?%d+) (%d+)$')
-    if f then from, till, ahead, back = tonumber(f), tonumber(t), tonumber(a), tonumber(b) end
+    if not gaps[gap] then
+      local f, t, a, b = string.match(gap, '^(%d+) (%d+) (%-?%d+) (%d+)$')
+      gaps = { [gap] = f and { tonumber(f), tonumber(t), tonumber(a), tonumber(b) } or { 0, 0, 0, 0 } }
+    end
+    from, till, ahead, back = unpack(gaps[gap])
   end
   if beat and (now - beat > OUTAGE or now - beat < -CLOCK_SLACK) then
     return beat, now, beat - ahead, back + math.max(0, beat - now)
   end
   if till > now + CLOCK_SLACK then from, till = 0, 0 end
   return from, till, now - ahead, back
+end
 end
