@@ -95,7 +95,7 @@ class TestStart:
             (f"redis://127.0.0.1:{debian_redis.tls_port}", "rediss://"),
             (debian_redis.tls_url, "TRACKER_REDIS__TLS_CA_FILE"),
         ):
-            reason = await refusal(url, shown=url)
+            reason = await refusal(url, patience=5, shown=url)
             assert advice in reason and "\n" not in reason
 
     async def test_a_web_server_is_reported(self) -> None:
