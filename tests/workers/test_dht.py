@@ -9,6 +9,7 @@ from tests.store.harness import START, Store, endpoint, info_hash, update
 from tests.waiting import eventually, in_background
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht.node import DhtNode
+from tracker.settings.dht import DhtSettings
 from tracker.workers.dht import (
     CHECK_SECONDS,
     FIRST_SAVE_SECONDS,
@@ -25,8 +26,8 @@ from tracker.workers.loop import Sleep
 
 
 def saver(store: Store, node: DhtNode, timer: Callable[[], float], sleep: Sleep = asyncio.sleep) -> StatusWorker:
-    parts = ("host", {4: node}, store.dht_nodes, store.dht_torrents)
-    return StatusWorker(*parts, mode="public", clock=lambda: START, timer=timer, sleep=sleep)
+    settings = DhtSettings(name="host")
+    return StatusWorker(settings, {4: node}, store, clock=lambda: START, timer=timer, sleep=sleep)
 
 
 async def test_saved_nodes_are_back_after_a_restart(store: Store) -> None:
@@ -187,7 +188,7 @@ async def test_a_change_that_the_store_could_not_confirm_is_looked_at_again(stor
 async def test_changes_are_followed_as_they_are_published(store: Store) -> None:
     changed: list[InfoHash | None] = []
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(follow_changes(store.connection, store.keys, changed.append))
+        task = tasks.create_task(follow_changes(store, changed.append))
         await eventually(lambda: changed == [None])
         await store.torrents.add(info_hash(1), {"private": "1"})
         await store.redis.publish(store.keys.channel("torrents"), "anything \xff")

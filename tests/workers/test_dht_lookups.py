@@ -20,11 +20,11 @@ from tracker.errors import ClientError, Postponed, StoreUnavailable
 from tracker.settings.background import DhtSettings
 from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS
 from tracker.wire.krpc import Answer, GetPeers, Node, Query, encode_answer, parse_message
-from tracker.workers.dht_lookups import AGAIN_SECONDS, CHECK_SECONDS, LookupWorker, PeerCollector, counts
+from tracker.workers.dht_lookups import AGAIN_SECONDS, CHECK_SECONDS, LookupWorker, counts
 from tracker.workers.prober import is_target
 
 PER_MINUTE = 10
-DEFAULT = DhtSettings()
+DEFAULT = DhtSettings(lookups_per_minute=PER_MINUTE)
 
 
 def worker(
@@ -60,18 +60,12 @@ def on_nodes(
     return LookupWorker(
         store.dht_torrents,
         nodes,
-        per_minute=PER_MINUTE,
-        all_torrents=False,
+        Probes(targets=is_target).prober,
+        lambda: settings,
         count=lambda outcome: counts_of.update([outcome]),
         clock=lambda: START + time.now,
         timer=timer,
-        collector=PeerCollector(
-            store.dht_torrents,
-            Probes(targets=is_target).prober,
-            lambda: settings,
-            clock=lambda: START + time.now,
-            rng=random.Random(1),
-        ),
+        rng=random.Random(1),
         sleep=sleep,
     )
 
@@ -264,7 +258,7 @@ async def test_peers_to_hand_out_take_a_second_lookup_of_the_same_budget(store: 
     for node in island.nodes.values():
         for peer in peers:
             node.announced.announce(info_hash(1), peer, island.now, seed=True)
-    giving = DhtSettings(give_peers=True, verify_peers=False)
+    giving = DhtSettings(lookups_per_minute=PER_MINUTE, give_peers=True, verify_peers=False)
     async with running(worker(store, island, time, counted)):
         await time.pass_by(120)
     assert counted["answered"] == 2 and "dht" not in await store.torrent(info_hash(1))

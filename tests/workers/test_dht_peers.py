@@ -3,10 +3,11 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
+from tests.dht.test_node import made
 from tests.store.harness import START, Store, dht_peers_key, info_hash, update
 from tests.workers.prober.peers import greet, loopback, peer
 from tests.workers.test_prober import Probes
@@ -15,7 +16,7 @@ from tracker.dht.lookup import LookupResult
 from tracker.settings.background import DhtSettings
 from tracker.store.dht.torrents import GIVE_SECONDS
 from tracker.wire.endpoint import pack_address, pack_endpoint
-from tracker.workers.dht_lookups import MAX_GIVEN, MAX_PROBED, PeerCollector
+from tracker.workers.dht_lookups import MAX_GIVEN, MAX_PROBED, LookupWorker
 from tracker.workers.prober import is_target
 
 TORRENT = info_hash(1)
@@ -29,12 +30,25 @@ def routable(number: int, port: int = 6881) -> Endpoint:
     return Endpoint(b"\x08\x08" + number.to_bytes(2, "big") + port.to_bytes(2, "big"))
 
 
-def collector(store: Store, settings: DhtSettings, probes: Probes) -> PeerCollector:
-    return PeerCollector(
+class Collector(LookupWorker):
+    """Its lookups in the DHT find what ``found`` says."""
+
+    found: Callable[[int, InfoHash], Awaitable[LookupResult | None]]
+
+    async def find(self, family: int, info_hash: InfoHash, *, scrape: bool = False) -> LookupResult | None:
+        assert not scrape
+        return await self.found(family, info_hash)
+
+
+def collector(store: Store, settings: DhtSettings, probes: Probes, families: Sequence[int] = ()) -> Collector:
+    return Collector(
         store.dht_torrents,
+        {family: made(family) for family in families},
         probes.prober,
         lambda: settings,
+        count=lambda outcome: None,
         clock=lambda: START + probes.clock.now,
+        timer=probes.clock,
         rng=random.Random(1),
     )
 
@@ -54,7 +68,9 @@ async def stored(
         peers = {endpoint: networks for endpoint, networks in found.items() if len(endpoint) == length}
         return LookupResult(peers, 0.0, 0.0, 8, ())
 
-    await collector(store, settings, probes or Probes(targets=is_target)).collect(TORRENT, families, find)
+    collects = collector(store, settings, probes or Probes(targets=is_target), families)
+    collects.found = find
+    await collects.collect(TORRENT)
     packed = [await store.redis.get(dht_peers_key(store.keys, TORRENT, family)) or b"" for family in (4, 6)]
     return [
         Endpoint(each[at : at + length])
@@ -156,14 +172,15 @@ async def test_nothing_is_sought_for_a_swarm_with_enough_peers_or_a_torrent_with
         assert torrent == TORRENT
         asked.update([family])
 
-    collects = collector(store, UNVERIFIED, Probes())
-    await collects.collect(TORRENT, (4, 6), find)
+    collects = collector(store, UNVERIFIED, Probes(), (4, 6))
+    collects.found = find
+    await collects.collect(TORRENT)
     assert asked == {4: 1, 6: 1}
     await store.announce(update(50, "s"))
-    await collects.collect(TORRENT, (4, 6), find)
+    await collects.collect(TORRENT)
     await store.announce(update(50, "x"))
     await store.torrents.edit(TORRENT, {"private": "1"})
-    await collects.collect(TORRENT, (4, 6), find)
+    await collects.collect(TORRENT)
     assert asked == {4: 1, 6: 1}
 
 
@@ -204,7 +221,7 @@ async def test_the_time_of_the_check_counts(store: Store) -> None:
 
 async def test_peers_are_collected_only_where_they_can_be_checked(store: Store) -> None:
     on, off = Probes(), Probes(lambda: False)
-    assert collector(store, VERIFIED, on).enabled
-    assert not collector(store, VERIFIED, off).enabled
-    assert collector(store, UNVERIFIED, off).enabled
-    assert not collector(store, DhtSettings(), on).enabled
+    assert collector(store, VERIFIED, on).gives_peers
+    assert not collector(store, VERIFIED, off).gives_peers
+    assert collector(store, UNVERIFIED, off).gives_peers
+    assert not collector(store, DhtSettings(), on).gives_peers

@@ -11,14 +11,17 @@ from tests.waiting import eventually
 from tracker.bittorrent import Address
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import ExternalAddress
+from tracker.settings.dht import DhtSettings
 from tracker.store.dht.nodes import AnnouncedHash
-from tracker.store.dht.status import NodeStatus, Participation
+from tracker.store.dht.status import Mode, NodeStatus, Participation
 from tracker.workers.dht import COUNT_SECONDS, StatusWorker
 
 
-def worker(store: Store, nodes: Mapping[int, DhtNode], timer: Callable[[], float], **options: Any) -> StatusWorker:
-    chosen = {"mode": "public", "clock": lambda: START, **options}
-    return StatusWorker("host", nodes, store.dht_nodes, store.dht_torrents, timer=timer, **chosen)
+def worker(
+    store: Store, nodes: Mapping[int, DhtNode], timer: Callable[[], float], torrents: Mode = "public", **options: Any
+) -> StatusWorker:
+    settings, clock = DhtSettings(name="host", torrents=torrents), options.pop("clock", lambda: START)
+    return StatusWorker(settings, nodes, store, clock=clock, timer=timer, **options)
 
 
 async def test_a_node_says_what_it_knows_and_does(store: Store) -> None:
@@ -78,7 +81,7 @@ async def test_the_status_is_saved_at_the_start_and_then_regularly(store: Store)
 
 async def test_announced_hashes_of_both_families_are_saved(store: Store) -> None:
     nodes = {4: Island(1).first(), 6: Island(1).first()}
-    said = worker(store, nodes, lambda: 100, mode="any")
+    said = worker(store, nodes, lambda: 100, torrents="any")
     nodes[4].announced.announce(info_hash(1), address(5), 90, seed=True)
     nodes[4].announced.announce(info_hash(1), address(6), 95, seed=False)
     nodes[6].announced.announce(info_hash(1), address(7), 92, seed=False)

@@ -45,7 +45,7 @@ from tracker.workers.dht import (
     own_peers,
     restore,
 )
-from tracker.workers.dht_lookups import RETRY_SECONDS, LookupWorker, PeerCollector
+from tracker.workers.dht_lookups import RETRY_SECONDS, LookupWorker
 from tracker.workers.loop import survive
 from tracker.workers.prober import Prober
 
@@ -161,7 +161,7 @@ async def _run(
             *loops,
             telemetry.run,
             partial(forgetter.run, draws=settings.samples == "public"),
-            partial(follow_changes, store.connection, store.keys, changed),
+            partial(follow_changes, store, changed),
             status.run,
             keep_name,
             *([lookups.run] if settings.lookups_per_minute else ()),
@@ -172,31 +172,15 @@ async def _run(
 def _workers(
     context: RuntimeContext, prober: Prober, nodes: dict[int, DhtNode], lease: NameLease, timer: Callable[[], float]
 ) -> tuple[StatusWorker, LookupWorker]:
-    torrents, live, settings = context.store.dht_torrents, context.live, context.live.current.dht
+    store, live = context.store, context.live
 
     def count(outcome: str) -> None:
         context.telemetry.count(f"dht.lookups.{outcome}")
         status.lookups[outcome] += 1
 
-    status = StatusWorker(
-        settings.node_name,
-        nodes,
-        context.store.dht_nodes,
-        torrents,
-        mode=settings.torrents,
-        clock=time.time,
-        timer=timer,
-        may_save=lambda: lease.held,
-    )
+    status = StatusWorker(live.current.dht, nodes, store, clock=time.time, timer=timer, may_save=lambda: lease.held)
     lookups = LookupWorker(
-        torrents,
-        nodes,
-        per_minute=max(settings.lookups_per_minute, 1),
-        all_torrents=settings.torrents == "all",
-        count=count,
-        clock=time.time,
-        timer=timer,
-        collector=PeerCollector(torrents, prober, lambda: live.current.dht, clock=time.time, rng=random.SystemRandom()),
+        store.dht_torrents, nodes, prober, lambda: live.current.dht, count=count, clock=time.time, timer=timer
     )
     return status, lookups
 

@@ -21,13 +21,13 @@ from tracker.dht.announced_peers import MAX_SAMPLES
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import is_usable
 from tracker.errors import StoreUnavailable
-from tracker.store.client.connection import Connection
+from tracker.settings.dht import DhtSettings
 from tracker.store.client.scripts import Scripts
 from tracker.store.dht.nodes import LENGTHS, MAX_NODES, AnnouncedHash, DhtNodes, SavedNode
-from tracker.store.dht.status import Mode, NodeStatus, Participation
+from tracker.store.dht.status import NodeStatus, Participation
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.lease import Lease
-from tracker.store.schema.keys import Keys
+from tracker.store.store import Store
 from tracker.system.logger import Logger
 from tracker.wire.endpoint import format_address
 from tracker.wire.krpc import split_nodes
@@ -51,9 +51,6 @@ COUNT_SECONDS = 300
 """How often the torrents that take part are counted."""
 MAX_OWN_PEERS = 20
 _PAUSE_SECONDS = 0.5
-
-Changed = Callable[[InfoHash | None], None]
-"""Called with a torrent that has changed, or ``None`` where any of them may have."""
 
 log = Logger("tracker.dht")
 
@@ -98,13 +95,14 @@ async def keep_connected(
     await forever(connect, CONNECT_SECONDS, sleep=sleep)
 
 
-async def follow_changes(connection: Connection, keys: Keys, changed: Changed) -> None:
-    """Runs until cancelled. A message on ``t:torrents`` names a torrent that has changed."""
+async def follow_changes(store: Store, changed: Callable[[InfoHash | None], None]) -> None:
+    """Runs until cancelled. Calls ``changed`` with a torrent that has changed, which a message on ``t:torrents`` names,
+    or with ``None`` where any of them may have."""
 
     async def handle(payload: bytes | None) -> None:
         changed(info_hash_of(payload.lower()) if payload else None)  # a site may publish what it likes
 
-    await follow(connection, keys.channel("torrents"), handle)
+    await follow(store.connection, store.keys.channel("torrents"), handle)
 
 
 class NameLease(Lease):
@@ -242,12 +240,10 @@ class StatusWorker:
     """Saves which nodes are known, and the status. ``nodes`` by 4 and 6. ``clock`` returns epoch seconds, ``timer`` the
     time of the nodes. ``may_save`` is false while another tracker runs the nodes of this name."""
 
-    name: str
+    settings: DhtSettings
     nodes: Mapping[int, DhtNode]
-    store: DhtNodes
-    torrents: DhtTorrents
+    store: Store
     _: KW_ONLY
-    mode: Mode
     clock: Callable[[], float]
     timer: Callable[[], float]
     may_save: Callable[[], bool] = lambda: True
@@ -269,7 +265,7 @@ class StatusWorker:
 
     async def save(self) -> None:
         if self.may_save():
-            await survive(self.store.save_status(self.status()))
+            await survive(self.store.dht_nodes.save_status(self.status()))
 
     async def _save_nodes(self) -> None:
         """Saves soon after the first node has answered, then regularly."""
@@ -289,13 +285,13 @@ class StatusWorker:
             for family, node in self.nodes.items()
         }
         try:
-            await self.store.save_tables(self.name, good)
+            await self.store.dht_nodes.save_tables(self.settings.node_name, good)
         except (StoreUnavailable, RedisError) as error:
             log.warning("the nodes of the DHT are not saved", error=str(error))
 
     async def save_hashes(self) -> None:
         if self.may_save():
-            await survive(self.store.save_hashes(self.name, self._hashes()))
+            await survive(self.store.dht_nodes.save_hashes(self.settings.node_name, self._hashes()))
 
     def _hashes(self) -> list[AnnouncedHash]:
         """The torrents announced in both families."""
@@ -323,8 +319,8 @@ class StatusWorker:
         answers = [at for node in nodes if (at := node.table.last_answer) is not None]
         counts = [node.counts for node in nodes]
         return NodeStatus(
-            name=self.name,
-            mode=self.mode,
+            name=self.settings.node_name,
+            mode=self.settings.torrents,
             started=self._started,
             saved=int(epoch),
             last_answer=int(epoch - (now - max(answers))) if answers else None,
@@ -350,5 +346,6 @@ class StatusWorker:
         )
 
     async def _count_torrents(self) -> None:
-        counted = await survive(self.torrents.participation(all_torrents=self.mode == "all"))
+        all_torrents = self.settings.torrents == "all"
+        counted = await survive(self.store.dht_torrents.participation(all_torrents=all_torrents))
         self.participation = counted or self.participation

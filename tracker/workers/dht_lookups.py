@@ -12,7 +12,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -37,80 +37,6 @@ _PROBED_AT_ONCE = 10
 MIN_NETWORKS = 2
 """Networks (IPv4: /16, IPv6: /32) whose nodes named a peer that is not probed."""
 
-FindPeers = Callable[[int, InfoHash], Awaitable[LookupResult | None]]
-"""(family, torrent) -> the result of a lookup; ``None``: no lookup was possible."""
-
-
-@dataclass(eq=False)
-class PeerCollector:
-    """``clock`` returns epoch seconds; ``rng`` chooses among peers named by equally many networks."""
-
-    torrents: DhtTorrents
-    prober: Prober
-    settings: Callable[[], DhtSettings]
-    _: KW_ONLY
-    clock: Callable[[], float]
-    rng: random.Random
-
-    @property
-    def enabled(self) -> bool:
-        """Whether peers can be found: they are handed out, and either probed or need no probe."""
-        settings = self.settings()
-        return settings.give_peers and (self.prober.is_enabled() or not settings.verify_peers)
-
-    async def collect(self, info_hash: InfoHash, families: Collection[int], find: FindPeers) -> None:
-        """Looks a torrent up, and stores peers for its announces. Nothing where its swarm has enough peers, or it takes
-        no part. Raises StoreUnavailable and RedisError."""
-        settings = self.settings()
-        all_torrents = settings.torrents == "all"
-        own: set[Endpoint] = set()
-        for family in (4, 6):
-            swarm = await self.torrents.swarm(info_hash, family, all_torrents=all_torrents)
-            if swarm is None:
-                return
-            own.update(swarm.seeds, swarm.leechers)
-        if len(own) >= settings.give_below:
-            return
-        for family in families:
-            result = await find(family, info_hash)
-            if result is None:
-                continue
-            found_at = int(self.clock())
-            wanted = self.candidates(result.peers, own)
-            if settings.verify_peers:
-                peers = await self._confirmed(wanted, info_hash, all_torrents=all_torrents)
-            else:
-                peers = [each for each in wanted if len(result.peers[each]) >= MIN_NETWORKS]
-            if peers:
-                await self.torrents.give(
-                    info_hash, peers[:MAX_GIVEN], int(self.clock()), found_at, all_torrents=all_torrents
-                )
-
-    def candidates(self, found: Mapping[Endpoint, frozenset[bytes]], own: Collection[Endpoint]) -> list[Endpoint]:
-        """Peers outside the swarm that may be contacted, one of a network (IPv4 address, IPv6 /64). Those that nodes of
-        most networks named come first."""
-        by_network: dict[bytes, Endpoint] = {}
-        shuffled = self.rng.sample(sorted(found), len(found))
-        for endpoint in sorted(shuffled, key=lambda each: -len(found[each])):
-            if endpoint not in own and self.prober.is_target(endpoint):
-                by_network.setdefault(network_of(Address(endpoint[:-2]), 32, 64), endpoint)
-        return list(by_network.values())
-
-    async def _confirmed(self, wanted: list[Endpoint], info_hash: InfoHash, *, all_torrents: bool) -> list[Endpoint]:
-        """Those that answer a handshake for the torrent, while it takes part. Few at once, as the prober has other
-        users."""
-        confirmed: list[Endpoint] = []
-        for first in range(0, min(len(wanted), MAX_PROBED), _PROBED_AT_ONCE):
-            if await self.torrents.no_longer_part([info_hash], all_torrents=all_torrents):
-                return []
-            batch = wanted[first : first + _PROBED_AT_ONCE]
-            found = await asyncio.gather(*(self.prober.check(each, info_hash) for each in batch))
-            confirmed += [each for each, status in zip(batch, found, strict=True) if status is Status.CONFIRMED]
-            if len(confirmed) >= MAX_GIVEN:
-                break
-        return confirmed
-
-
 MAX_DUE = 1000
 """Torrents that wait, the thinnest ones."""
 MAX_RUNNING = 6
@@ -128,20 +54,22 @@ log = Logger("tracker.dht")
 
 @dataclass(eq=False)
 class LookupWorker:
-    """``nodes`` by 4 and 6. ``clock`` returns epoch seconds, ``timer`` the time of the nodes."""
+    """``nodes`` by 4 and 6. ``clock`` returns epoch seconds, ``timer`` the time of the nodes; ``rng`` chooses among
+    peers named by equally many networks."""
 
     torrents: DhtTorrents
     nodes: Mapping[int, DhtNode]
+    prober: Prober
+    settings: Callable[[], DhtSettings]
     _: KW_ONLY
-    per_minute: int
-    all_torrents: bool
     count: Callable[[str], None]
     clock: Callable[[], float]
     timer: Callable[[], float]
-    collector: PeerCollector
+    rng: random.Random = field(default_factory=random.SystemRandom)
     sleep: Sleep = asyncio.sleep
 
     def __post_init__(self) -> None:
+        self.all_torrents = self.settings().torrents == "all"
         self._to_collect: deque[InfoHash] = deque(maxlen=MAX_DUE)
         self._collecting = False
         self._rank = 0
@@ -157,7 +85,7 @@ class LookupWorker:
             await forever(step, 0.0, "cannot read torrents to look up in the DHT", sleep=self.sleep)
 
     async def _begin_one(self, tasks: asyncio.TaskGroup) -> None:
-        await self.sleep(60 / self.per_minute)
+        await self.sleep(60 / self.settings().lookups_per_minute)
         if self._running >= MAX_RUNNING or not any(len(each.table) for each in self.nodes.values()):
             return
         if self._to_collect and not self._collecting:
@@ -203,11 +131,11 @@ class LookupWorker:
 
     async def _find_counts(self, info_hash: InfoHash) -> tuple[int, int] | None:
         """Looks up a torrent and stores the result. Raises StoreUnavailable and RedisError."""
-        results = [await self._find(family, info_hash, scrape=True) for family in self.nodes]
+        results = [await self.find(family, info_hash, scrape=True) for family in self.nodes]
         found = counts([each for each in results if each is not None and each.answered])
         self.count("answered" if found else "unanswered")
         kept = await self.torrents.save_result(info_hash, found, int(self.clock()), all_torrents=self.all_torrents)
-        if kept and found and found[1] and self.collector.enabled:
+        if kept and found and found[1] and self.gives_peers:
             self._to_collect.append(info_hash)
         return found
 
@@ -219,21 +147,75 @@ class LookupWorker:
         finally:
             self._running -= 1
 
+    # Peers for announces
+
+    @property
+    def gives_peers(self) -> bool:
+        """Whether peers can be found: they are handed out, and either probed or need no probe."""
+        settings = self.settings()
+        return settings.give_peers and (self.prober.is_enabled() or not settings.verify_peers)
+
     async def _collect(self, info_hash: InfoHash) -> None:
         try:
-            await self.collector.collect(info_hash, self.nodes, self._find_peers)
+            await self.collect(info_hash)
         except (StoreUnavailable, RedisError) as error:
             log.warning("peers of a lookup in the DHT are not stored", error=str(error))
         finally:
             self._collecting = False
 
-    async def _find_peers(self, family: int, info_hash: InfoHash) -> LookupResult | None:
-        result = await self._find(family, info_hash)
-        if result is not None:
+    async def collect(self, info_hash: InfoHash) -> None:
+        """Looks a torrent up, and stores peers for its announces. Nothing where its swarm has enough peers, or it takes
+        no part. Raises StoreUnavailable and RedisError."""
+        settings = self.settings()
+        own: set[Endpoint] = set()
+        for family in (4, 6):
+            swarm = await self.torrents.swarm(info_hash, family, all_torrents=self.all_torrents)
+            if swarm is None:
+                return
+            own.update(swarm.seeds, swarm.leechers)
+        if len(own) >= settings.give_below:
+            return
+        for family in self.nodes:
+            result = await self.find(family, info_hash)
+            if result is None:
+                continue
             self.count("answered" if result.answered else "unanswered")
-        return result
+            found_at = int(self.clock())
+            peers = self.candidates(result.peers, own)
+            if settings.verify_peers:
+                peers = await self._confirmed(peers, info_hash)
+            else:
+                peers = [each for each in peers if len(result.peers[each]) >= MIN_NETWORKS]
+            if peers:
+                await self.torrents.give(
+                    info_hash, peers[:MAX_GIVEN], int(self.clock()), found_at, all_torrents=self.all_torrents
+                )
 
-    async def _find(self, family: int, info_hash: InfoHash, *, scrape: bool = False) -> LookupResult | None:
+    def candidates(self, found: Mapping[Endpoint, frozenset[bytes]], own: Collection[Endpoint]) -> list[Endpoint]:
+        """Peers outside the swarm that may be contacted, one of a network (IPv4 address, IPv6 /64). Those that nodes of
+        most networks named come first."""
+        by_network: dict[bytes, Endpoint] = {}
+        shuffled = self.rng.sample(sorted(found), len(found))
+        for endpoint in sorted(shuffled, key=lambda each: -len(found[each])):
+            if endpoint not in own and self.prober.is_target(endpoint):
+                by_network.setdefault(network_of(Address(endpoint[:-2]), 32, 64), endpoint)
+        return list(by_network.values())
+
+    async def _confirmed(self, wanted: list[Endpoint], info_hash: InfoHash) -> list[Endpoint]:
+        """Those that answer a handshake for the torrent, while it takes part. Few at once, as the prober has other
+        users."""
+        confirmed: list[Endpoint] = []
+        for first in range(0, min(len(wanted), MAX_PROBED), _PROBED_AT_ONCE):
+            if await self.torrents.no_longer_part([info_hash], all_torrents=self.all_torrents):
+                return []
+            batch = wanted[first : first + _PROBED_AT_ONCE]
+            found = await asyncio.gather(*(self.prober.check(each, info_hash) for each in batch))
+            confirmed += [each for each, status in zip(batch, found, strict=True) if status is Status.CONFIRMED]
+            if len(confirmed) >= MAX_GIVEN:
+                break
+        return confirmed
+
+    async def find(self, family: int, info_hash: InfoHash, *, scrape: bool = False) -> LookupResult | None:
         """``None`` where no lookup is possible, and where the torrent does not take part, also from the middle of the
         lookup on. Raises StoreUnavailable and RedisError, and asks no further nodes then."""
         node = self.nodes[family]
