@@ -263,7 +263,8 @@ async def score(store: Store, meter: Meter) -> int:
     now += 3601
     settings = ScoringSettings(per_second=100_000)
     scored_store = WholeStore(store.connection, Keys().prefix, clock=lambda: now)
-    scorer = Scorer(scored_store, settings, lambda: 50, count, max_processors=1)
+    scored_store.counters.count = count  # type: ignore[method-assign,assignment]
+    scorer = Scorer(scored_store, settings, lambda: 50, max_processors=1)
     with meter.running():
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(scorer.run())

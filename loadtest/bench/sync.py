@@ -83,7 +83,7 @@ async def measure(url: str, site: Site, peers: int) -> list[float]:
     async with asyncio.TaskGroup() as tasks, SiteDatabase(site.url) as database:
         serving = tasks.create_task(store.swarms.run())
         await _fill(store, site)
-        sync = SiteSync(store, database, load_mapping("unit3d"), lambda *names, by=1: None)
+        sync = SiteSync(store, database, load_mapping("unit3d"))
         await sync.adopt()
         for event, moved in ((b"s", 0), (b"u", 100_000)):
             for first in range(0, peers, _AT_ONCE):

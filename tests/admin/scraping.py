@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import aiohttp
@@ -26,7 +26,7 @@ from tracker.app.background import build_prober, open_background
 from tracker.app.dht import build_nodes
 from tracker.app.join_events import open_joins
 from tracker.app.service import reaper_on
-from tracker.app.web import Readiness, open_web
+from tracker.app.web import find_problems, open_web
 from tracker.bittorrent import Endpoint
 from tracker.runtime.context import open_context
 from tracker.runtime.dht_telemetry import DhtTelemetry
@@ -127,7 +127,7 @@ async def tracking(settings: Settings) -> AsyncIterator[Running]:
     ):
         some_dht(telemetry)
         reaper = await reaper_on(context, Patience(60))
-        problems = Readiness(context.store.shards, lambda: False, reaper).problems
+        problems = partial(find_problems, context.store.shards, reaper)
         store = context.store
         async with (
             open_joins(context) as joins,

@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from redis import Redis
@@ -13,7 +14,7 @@ from structlog.testing import capture_logs
 from loadtest.servers import Server
 from tests.store.harness import Store
 from tests.waiting import eventually, until
-from tracker.app.web import NO_EXPIRY_EVENTS, STOPPING, SWEEP_BEHIND, Readiness
+from tracker.app.web import NO_EXPIRY_EVENTS, STOPPING, SWEEP_BEHIND, find_problems
 from tracker.errors import StoreUnavailable
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
@@ -28,7 +29,7 @@ INTERVAL = 3600.0
 @asynccontextmanager
 async def monitored(
     url: str, *, work: bool = True, timer: Callable[[], float] = time.monotonic
-) -> AsyncIterator[tuple[Store, Reaper, Readiness]]:
+) -> AsyncIterator[tuple[Store, Reaper, Callable[[], list[str]]]]:
     store = Store(url, Keys("t:"), SwarmRules(), clock=time.time)  # type: ignore[arg-type]
     reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: INTERVAL, time.time, timer)
     store.connection.on_reconnect(reaper.on_reconnect)
@@ -36,14 +37,14 @@ async def monitored(
         async with AsyncExitStack() as stack:
             if work:
                 await stack.enter_async_context(running(store.connection.watch, reaper.run))
-            yield store, reaper, Readiness(store.shards, lambda: False, reaper)
+            yield store, reaper, partial(find_problems, store.shards, reaper)
     finally:
         await store.connection.close()
 
 
-async def becomes(readiness: Readiness, problems: list[str]) -> None:
+async def becomes(readiness: Callable[[], list[str]], problems: list[str]) -> None:
     async def matches() -> bool:
-        return readiness.problems() == problems
+        return readiness() == problems
 
     await eventually(matches)
 
@@ -55,7 +56,7 @@ def server(start_server: StartServer) -> Server:
 
 async def test_the_tracker_is_ready_once_subscribed_to_expiry_events(server: Server) -> None:
     async with monitored(server.url) as (_, reaper, readiness):
-        assert readiness.problems() == [NO_EXPIRY_EVENTS]
+        assert readiness() == [NO_EXPIRY_EVENTS]
         await becomes(readiness, [])
         assert reaper.listening
 
@@ -83,7 +84,7 @@ async def test_a_sweep_that_does_not_end_is_a_problem(server: Server) -> None:
         await eventually(swept)
         assert 0 < reaper.sweep_seconds < 60
         ahead = BEHIND_INTERVALS * INTERVAL + 60
-        assert readiness.problems() == [SWEEP_BEHIND]
+        assert readiness() == [SWEEP_BEHIND]
         await reaper.sweep_once(hurry=True)
         await becomes(readiness, [])
 
@@ -119,11 +120,8 @@ async def test_a_forbidden_subscription_is_logged_once_and_starts_no_early_sweep
 
 async def test_a_shutdown_is_a_problem_and_a_missing_reaper_is_none(server: Server) -> None:
     async with monitored(server.url, work=False) as (store, _, _):
-        stopping = False
-        readiness = Readiness(store.shards, lambda: stopping, None)
-        assert readiness.problems() == []
-        stopping = True
-        assert readiness.problems() == [STOPPING]
+        assert find_problems(store.shards) == []
+        assert find_problems(store.shards, stopping=True) == [STOPPING]
 
 
 @dataclass(frozen=True)
@@ -184,15 +182,15 @@ async def test_a_store_that_refuses_writes_is_a_problem_with_its_reason(
         url = server.url.replace("unix://", "unix://tracker:p@")
         async with monitored(url, work=False) as (store, reaper, readiness):
             await reaper.send_heartbeat()
-            assert readiness.problems() == [NO_EXPIRY_EVENTS]
+            assert readiness() == [NO_EXPIRY_EVENTS]
             sickness.begin(client, server)
             for _ in range(2):
                 await beat(reaper)
-                assert f"store refuses writes: {sickness.reason}" in readiness.problems()
+                assert f"store refuses writes: {sickness.reason}" in readiness()
             sickness.end(client, server)
             await beat(reaper)
-            assert f"store refuses writes: {sickness.reason}" in readiness.problems()  # it may be a short break
+            assert f"store refuses writes: {sickness.reason}" in readiness()  # it may be a short break
             await beat(reaper)
-            assert readiness.problems() == [NO_EXPIRY_EVENTS] and not store.connection.refusal
+            assert readiness() == [NO_EXPIRY_EVENTS] and not store.connection.refusal
     told = [(each["event"], each.get("reason")) for each in logs if "writes" in each["event"]]
     assert told == [("the store refuses writes", sickness.reason), ("the store accepts writes again", None)]

@@ -32,7 +32,8 @@ class Flushing:
 
     def __post_init__(self) -> None:
         self.store.clock = self.clock
-        self.sender = Sender(self.receiver, self.store, self._gauges, Metrics(self.counts).count, lambda: 1.0)
+        Metrics(self.counts).follow(self.store)
+        self.sender = Sender(self.receiver, self.store, self._gauges, lambda: 1.0)
 
     async def _gauges(self) -> dict[str, int]:
         return self.gauges

@@ -94,9 +94,7 @@ async def test_33_days_of_counting_agree_with_the_model(valkey: Server, prefix: 
     async with running(Store(valkey.url, Keys(prefix), SwarmRules(), Clock(FIRST))) as store:
         for torrent in (1, 2, 3, 4):
             await store.torrents.add(info_hash(torrent))
-        counter = UniqueUserCounter(
-            store, UniqueSettings(), lookup=place_of, refresh=lambda: None, count=store.counters.count
-        )
+        counter = UniqueUserCounter(store, UniqueSettings(), lookup=place_of, refresh=lambda: None)
         store.counters.count("once")
         fullest: Counter[int] = Counter()
         for hour in range(DAYS * 24):

@@ -62,11 +62,12 @@ class Work:
     time: FakeTime = field(default_factory=FakeTime)
 
     def __post_init__(self) -> None:
+        self.store.client_software = self.client_software or self.store.client_software
+        self.store.clock = self.clock
+        Metrics(self.counts).follow(self.store)
         self.counter = ClientSoftwareCounter(
-            self.client_software or self.store.client_software,
+            self.store,
             name=lambda peer_id: peer_id.decode().strip(),
-            count=Metrics(self.counts).count,
-            clock=self.clock,
             sleep=self.time,
             flush_seconds=0.05 if isinstance(self.client_software, Slow) else FLUSH_SECONDS,
         )

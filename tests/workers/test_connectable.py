@@ -26,7 +26,7 @@ class Checks:
         self.counted: list[str] = []
         self.enabled = enabled
         prober = Prober(lambda: self.enabled, self.counted.append, store.clock, self._sleep, is_target=is_here)
-        self.worker = ConnectableWorker(store.torrents, store.connect_checks, prober)
+        self.worker = ConnectableWorker(store, prober)
 
     async def _sleep(self, seconds: float) -> None:
         self.store.clock.now += seconds

@@ -39,9 +39,9 @@ async def refuse(store: Store, joins: int) -> None:
 
 
 async def test_markers_are_deleted_when_joins_were_refused_since_the_last_check(full: Store) -> None:
-    metrics = Metrics()
+    metrics = Metrics().follow(full)
     await refuse(full, 2)
-    worker = MarkerCleaner(full, metrics.count)
+    worker = MarkerCleaner(full)
     with capture_logs() as lines:
         assert await worker.check() == 0  # refusals before this tracker started
         assert await worker.check() == 0

@@ -15,14 +15,13 @@ from tracker.errors import StoreUnavailable
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.refusal_samples import LIFETIME_SECONDS, MAX_KEPT, RefusedAnnounce
 from tracker.store.swarms.rules import SwarmRules
-from tracker.wire.peer_id import client_name
 from tracker.workers.samples import MAX_REASONS, RefusalSampler
 
 QB = PeerId(b"-qB5020-abcdefghijkl")
 
 
 def sampler(store: Store) -> RefusalSampler:
-    return RefusalSampler(store.refusal_samples, name=client_name, clock=store.clock)
+    return RefusalSampler(store)
 
 
 async def test_refused_announces_are_kept_by_reason_newest_first(store: Store) -> None:
@@ -121,7 +120,7 @@ async def test_it_sends_regularly(store: Store) -> None:
             done.set()
             await asyncio.Event().wait()
 
-    worker = RefusalSampler(store.refusal_samples, name=client_name, clock=store.clock, sleep=sleep)
+    worker = RefusalSampler(store, sleep=sleep)
     async with in_background(worker.run()):
         await done.wait()
     assert len(await store.refusal_samples.last("denied")) == 1

@@ -1,5 +1,7 @@
 """The scan that rescores torrents (row Q14)."""
 
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from tests.workers.jobs import working
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, Claimed
 from tracker.workers.jobs import Queue
-from tracker.workers.scorer import Rescore, ScanLost, checked
+from tracker.workers.scorer import ScanLost, checked, rescore
 
 
 async def torrents(store: Store, count: int) -> None:
@@ -27,10 +29,10 @@ async def enqueued(jobs: Jobs) -> list[int]:
     return sorted(int(job.payload.split('"')[3]) for page in pages for job in page)
 
 
-def scan_of(store: Store, jobs: Jobs, **options: Any) -> Rescore:
+def scan_of(store: Store, jobs: Jobs, **options: Any) -> Callable[..., Coroutine[Any, Any, None]]:
     options = {"max_waiting": 100_000, "pause": 0.02, **options}
     store.jobs = jobs
-    return Rescore(store, **options)
+    return partial(rescore, store, **options)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ async def test_every_torrent_that_matches_the_filter_is_enqueued(
     jobs = jobs_of(store)
     await torrents(store, 300)
     await jobs.enqueue(REPROCESS, bounds)
-    async with working(store, jobs, {REPROCESS: Queue(scan_of(store, jobs).handle, resumes=True)}):
+    async with working(store, jobs, {REPROCESS: Queue(scan_of(store, jobs), resumes=True)}):
         await eventually(lambda: _is(jobs, "1", "completed"))
     assert await enqueued(jobs) == [n for n in range(1, 301) if expected(n)]
     await check_queue_is_sound(store, jobs, PROCESS_TORRENT)
@@ -73,7 +75,7 @@ async def test_an_interrupted_scan_resumes_at_its_cursor(store: Store) -> None:
     async def is_full() -> bool:
         return len(await enqueued(jobs)) >= 1000
 
-    async with in_background(scan.handle({}, job)):  # it is killed while it waits for room
+    async with in_background(scan({}, job)):  # it is killed while it waits for room
         await eventually(is_full)
     before = await enqueued(jobs)
     assert 1000 <= len(before) < 2500
@@ -81,10 +83,10 @@ async def test_an_interrupted_scan_resumes_at_its_cursor(store: Store) -> None:
     again = await claim_one(jobs, REPROCESS)
     assert again.cursor.split()[1] != "0"
     with pytest.raises(ScanLost):  # the first run continues after its lease was lost
-        await scan_of(store, jobs).handle({}, job)
+        await scan_of(store, jobs)({}, job)
     cursor = (await jobs.get(job.id)).cursor  # type: ignore[union-attr]  # it is there
     assert cursor == again.cursor
-    await scan_of(store, jobs).handle({}, again)
+    await scan_of(store, jobs)({}, again)
     assert await enqueued(jobs) == list(range(1, 3001))
     assert (await jobs.sizes(PROCESS_TORRENT))["pending"] == 3000
 
@@ -95,7 +97,7 @@ async def test_a_second_scan_adds_no_jobs(store: Store) -> None:
     await torrents(store, 200)
     for bounds in ({}, {"min_score": 0.0}):
         await jobs.enqueue(REPROCESS, bounds)
-        await scan_of(store, jobs).handle(bounds, await claim_one(jobs, REPROCESS))
+        await scan_of(store, jobs)(bounds, await claim_one(jobs, REPROCESS))
     assert await enqueued(jobs) == list(range(1, 201))
 
 
@@ -106,7 +108,7 @@ async def test_a_cursor_of_another_server_run_is_ignored(store: Store) -> None:
     job: Claimed
     await jobs.enqueue(REPROCESS, {})
     job = (await claim_one(jobs, REPROCESS))._replace(cursor=f"{'f' * 40} 512")
-    await scan_of(store, jobs).handle({}, job)
+    await scan_of(store, jobs)({}, job)
     assert len(await enqueued(jobs)) == 1000
 
 
@@ -120,7 +122,7 @@ async def test_the_scan_waits_while_the_queue_is_full(store: Store) -> None:
     async def process(payload: dict[str, Any]) -> None:
         done.add(payload["torrent_id"])
 
-    scan = Queue(scan_of(store, jobs).handle, resumes=True)
+    scan = Queue(scan_of(store, jobs), resumes=True)
     async with working(store, jobs, {REPROCESS: scan, PROCESS_TORRENT: Queue(process, concurrency=100)}):
         await eventually(lambda: _is(jobs, "1", "completed"))
         assert await jobs.waiting(PROCESS_TORRENT) <= 700
@@ -134,7 +136,7 @@ async def test_the_scan_waits_while_the_queue_is_full(store: Store) -> None:
 async def test_a_scan_of_an_empty_tracker_ends_at_once(store: Store) -> None:
     jobs = jobs_of(store)
     await jobs.enqueue(REPROCESS, {})
-    await scan_of(store, jobs).handle({}, await claim_one(jobs, REPROCESS))
+    await scan_of(store, jobs)({}, await claim_one(jobs, REPROCESS))
     assert not await claim(jobs, PROCESS_TORRENT)
 
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -54,12 +53,11 @@ class Bench:
     ) -> None:
         self.store = store
         self.time = FakeTime()
-        self.counted: Counter[str] = Counter()
+        self.counted = Metrics().follow(store).counts
         self.scorer = Scorer(
             store,
             ScoringSettings.model_validate(settings),
             lambda: PEERS_DEFAULT,
-            Metrics(self.counted).count,
             ask,
             ask_seconds,
             self.time.timer,
@@ -443,7 +441,7 @@ async def main(url, prefix, now):
     connection = Connection(connect(url, connect_timeout=5, timeout=5))
     options = StoreOptions(rules=SwarmRules(), scoring_interval_seconds=3600)
     store = Store(connection, prefix, options, clock=lambda: float(now))
-    await Scorer(store, ScoringSettings(), lambda: 50, lambda *names, by=1: None, ask).run()
+    await Scorer(store, ScoringSettings(), lambda: 50, ask).run()
 
 asyncio.run(main(*sys.argv[1:]))
 """

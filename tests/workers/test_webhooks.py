@@ -87,9 +87,9 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 
 
 def worker_of(store: Store, *receivers: Receiver, metrics: Metrics | None = None) -> WebhookWorker:
-    return WebhookWorker(
-        store, {receiver.url: SECRET for receiver in receivers}, count=(metrics or Metrics()).count, chance=lambda: 1.0
-    )
+    if metrics is not None:
+        metrics.follow(store)
+    return WebhookWorker(store, {receiver.url: SECRET for receiver in receivers}, chance=lambda: 1.0)
 
 
 async def happen(store: Store, count: int, first: int = 0) -> list[str]:

@@ -49,12 +49,12 @@ class UserCounting:
     def __post_init__(self) -> None:
         self.store.unique_users = self.unique_users or self.store.unique_users
         self.store.clock = self.clock
+        Metrics(self.counts).follow(self.store)
         self.counter = UniqueUserCounter(
             self.store,
             self.settings,
             lookup=self.lookup,
             refresh=self.refresh,
-            count=Metrics(self.counts).count,
             sleep=self.time,
             flush_seconds=self.flush_seconds,
             max_waiting=self.max_waiting,

@@ -33,7 +33,7 @@ from tracker.workers.push.stathat import StatHat
 from tracker.workers.push.statsd import StatsD
 from tracker.workers.reaper import REMOVE_SECONDS, remove_once
 from tracker.workers.samples import CLEAN_SECONDS, clean_counters, sample_sizes
-from tracker.workers.scorer import RESCORE_SECONDS, Ask, Rescore, Scorer
+from tracker.workers.scorer import RESCORE_SECONDS, Ask, Scorer, rescore
 from tracker.workers.shard_reapers import AnyReaper
 from tracker.workers.site.mapping import check_libraries
 from tracker.workers.unique_users import MarkerCleaner
@@ -76,16 +76,17 @@ async def open_background(
             store,
             settings.scoring,
             lambda: context.live.current.announce.peers_default,
-            store.counters.count,
             _other_sources(context, upstreams),
         )
-        live, count = context.live, store.counters.count
+        live = context.live
         adoption = AdoptionWorker(
             store.shards.main,
             lambda: reaper.interval,
             lambda: live.current.users.private != "off" or live.current.clients.allow_list,
         )
         jobs = _jobs(context, scorer, reaper, adoption, prober, look_up)
+        webhooks = WebhookWorker(store, settings.changes.receivers)
+        context.telemetry.gauge("webhook_lag_seconds", lambda: webhooks.lag_seconds)
         lease = Lease(store.shards.main.scripts, "feed", "updates", UPDATES_LEASE_SECONDS, time.time)
         denied = partial(denied_prefixes, store.deny_list, lambda: live.current.clients.deny_list)
 
@@ -95,12 +96,12 @@ async def open_background(
         async with running(
             jobs.run,
             adoption.run,
-            MarkerCleaner(store, count).run,
+            MarkerCleaner(store).run,
             LeaseWorker(store).run,
-            _webhooks(context).run,
+            webhooks.run,
             partial(sample_sizes, store),
             FeedUpdates(store.changes, lambda: live.current.changes.updates_seconds, lease).run,
-            GeoIPUpdater(lambda: (live.current.geoip, live.current.geoip_file), count, time.time).run,
+            GeoIPUpdater(lambda: (live.current.geoip, live.current.geoip_file), store.counters.count, time.time).run,
             partial(forever, remove, REMOVE_SECONDS, "peers are not removed", sleep=until_next),
             *([scorer.run] if settings.scoring.enabled else ()),
             *_of_shards(context, reaper),
@@ -138,11 +139,9 @@ def _of_shards(context: RuntimeContext, reaper: AnyReaper) -> list[Callable[[], 
     store = context.store
     if not store.shards.others:
         return []
-
-    async def copy() -> None:
-        await store.copy_access([store.shards[number] for number in reaper.held])
-
-    copying = partial(forever, copy, COPY_SECONDS)
+    copying = partial(
+        forever, lambda: store.copy_access([store.shards[number] for number in reaper.held]), COPY_SECONDS
+    )
     if context.live.current.users.private == "off":
         return [copying]
     return [copying, UserSumsWorker(store, lambda: reaper.held).run, SiteUsers(store, lambda: reaper.held).run]
@@ -159,15 +158,9 @@ async def _site(context: RuntimeContext) -> AsyncIterator[list[Callable[[], Coro
     check_libraries()
     from tracker.workers.site.sync import open_sync  # noqa: PLC0415
 
-    async with open_sync(context.store, settings, context.store.counters.count) as sync:
+    async with open_sync(context.store, settings) as sync:
         context.telemetry.gauge("site_lag_seconds", lambda: sync.lag_seconds)
         yield [sync.run]
-
-
-def _webhooks(context: RuntimeContext) -> WebhookWorker:
-    worker = WebhookWorker(context.store, context.live.current.changes.receivers, context.store.counters.count)
-    context.telemetry.gauge("webhook_lag_seconds", lambda: worker.lag_seconds)
-    return worker
 
 
 def _jobs(
@@ -181,9 +174,9 @@ def _jobs(
     store, settings = context.store, context.live.current
     counters = store.counters
     policy = WorkPolicy(store.work.projects, store.work.policy)
-    checks = ConnectableWorker(store.torrents, store.connect_checks, prober)
+    checks = ConnectableWorker(store, prober)
     receiver: Receiver = StatsD(settings.statsd) if settings.statsd.address else StatHat(settings.stathat)
-    sender = Sender(receiver, store, partial(_gauges, store), counters.count)
+    sender = Sender(receiver, store, partial(_gauges, store))
 
     async def clean_up(_: object) -> None:
         await clean_counters(counters, time.time())
@@ -201,7 +194,7 @@ def _jobs(
 
     queues = {
         PROCESS_TORRENT: Queue(scorer.handle),
-        REPROCESS: Queue(Rescore(store).handle, timeout_seconds=RESCORE_SECONDS, resumes=True),
+        REPROCESS: Queue(partial(rescore, store), timeout_seconds=RESCORE_SECONDS, resumes=True),
         SWEEP: Queue(sweep),
         CLEAN_COUNTERS: Queue(clean_up, every=CLEAN_SECONDS),
         WORK_POLICY: Queue(policy.handle, every=work_policy.EVERY_SECONDS),

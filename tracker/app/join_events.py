@@ -1,35 +1,32 @@
 """Counts what joins and refusals show: unique users by place, client software, samples. No announce waits for it."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from tracker.bittorrent import Address, InfoHash, PeerId
 from tracker.geoip import GeoIP
 from tracker.runtime.context import RuntimeContext
-from tracker.store.stats.counters import Count
+from tracker.settings.model import Settings
+from tracker.store.store import Store
 from tracker.system.event_loop import running
-from tracker.wire.peer_id import client_name
 from tracker.workers.client_software import ClientSoftwareCounter
 from tracker.workers.samples import RefusalSampler
 from tracker.workers.unique_users import UniqueUserCounter
 
 
-@dataclass(frozen=True, slots=True)
 class JoinEvents:
     """Callbacks for joins and refusals. They put each event on a queue and return at once."""
 
-    unique_users: UniqueUserCounter
-    places: GeoIP
-    counts_users: bool
-    """Whether unique users are counted."""
-    client_software: ClientSoftwareCounter
-    counts_software: bool
-    """Whether client software is counted."""
-    refusals: RefusalSampler
-    count: Count
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.places = GeoIP(settings.geoip_file)
+        self.counts_users, self.counts_software = settings.uniques.enabled, settings.clients.count_software
+        self.unique_users = UniqueUserCounter(
+            store, settings.uniques, lookup=self.places.place_to_count, refresh=self.places.refresh
+        )
+        self.client_software = ClientSoftwareCounter(store)
+        self.refusals = RefusalSampler(store)
+        self._count = store.counters.count
 
     def on_join(self, info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
         if self.counts_users:
@@ -39,7 +36,7 @@ class JoinEvents:
 
     def on_late_join(self, info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
         """A peer joined, but the store's reply was lost. Also counts the join, because the announce did not."""
-        self.count("joins", "joins.v4" if len(address) == 4 else "joins.v6")
+        self._count("joins", "joins.v4" if len(address) == 4 else "joins.v6")
         self.on_join(info_hash, peer_id, address)
 
     def on_refused(self, info_hash: InfoHash, peer_id: PeerId, label: str, passkey: str, address: Address) -> None:
@@ -52,22 +49,9 @@ class JoinEvents:
 @asynccontextmanager
 async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
     """Opens the GeoIP database and runs the counters. On exit, after the last announce, counts what is still queued."""
-    settings = context.live.current
-    places = GeoIP(settings.geoip_file)
-    store, count = context.store, context.store.counters.count
-    joins = JoinEvents(
-        unique_users=UniqueUserCounter(
-            store, settings.uniques, lookup=places.place_to_count, refresh=places.refresh, count=count
-        ),
-        places=places,
-        counts_users=settings.uniques.enabled,
-        client_software=ClientSoftwareCounter(store.client_software, name=client_name, count=count, clock=time.time),
-        counts_software=settings.clients.count_software,
-        refusals=RefusalSampler(store.refusal_samples, name=client_name, clock=time.time),
-        count=count,
-    )
+    joins = JoinEvents(context.store, context.live.current)
     context.telemetry.gauge("joins_waiting", lambda: joins.unique_users.waiting)
-    context.telemetry.gauge("geoip_misses", lambda: places.misses)
+    context.telemetry.gauge("geoip_misses", lambda: joins.places.misses)
     context.telemetry.gauge("software_waiting", lambda: joins.client_software.waiting)
     users = [joins.unique_users.run] if joins.counts_users else []
     software = [joins.client_software.run] if joins.counts_software else []
@@ -80,4 +64,4 @@ async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
                     tasks.create_task(joins.unique_users.flush(), name="unique users flush")
                     tasks.create_task(joins.client_software.flush(), name="client software flush")
     finally:
-        places.close()
+        joins.places.close()

@@ -19,7 +19,7 @@ from tracker.admin.context import AdminContext
 from tracker.app.background import build_prober, open_background
 from tracker.app.dht import DhtRuntime, open_dht
 from tracker.app.join_events import JoinEvents, open_joins
-from tracker.app.web import NO_WEB_PROCESS, Readiness, open_udp_sockets, open_web
+from tracker.app.web import NO_WEB_PROCESS, find_problems, open_udp_sockets, open_web
 from tracker.app.web_processes import WorkerConfig, open_web_processes
 from tracker.core.rate_limits import WorkLimits
 from tracker.core.refusals import Failures
@@ -96,7 +96,11 @@ async def serve(
         upgraded = await upgrade_store(context.store, patience)
         reaper = await reaper_on(context, patience)
         shards, live = context.store.shards, context.live
-        problems = Readiness(shards, stop.is_set, reaper, lambda: not live.current.http.ready_when_degraded).problems
+
+        def problems() -> list[str]:
+            needs_all = not live.current.http.ready_when_degraded
+            return find_problems(shards, reaper, stopping=stop.is_set(), needs_all=needs_all)
+
         prober, dht = build_prober(context), DhtRuntime()
         async with (
             open_joins(context) as joins,

@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from tracker.app.join_events import JoinEvents
@@ -98,28 +97,22 @@ def copy_users_on_reconnect(store: Store) -> None:
         shard.connection.on_reconnect(partial(store.user_copies.copy_before_serving, shard))
 
 
-@dataclass(eq=False)
-class Readiness:
-    """``stopping`` returns whether the shutdown has begun. ``reaper`` is None if another process reaps. A tracker is
-    ready while at least one shard is served, and degraded if not all are: Shards.notices names the unavailable ones.
-    ``needs_all`` returns whether they are problems."""
-
-    shards: Shards
-    stopping: Callable[[], bool]
-    reaper: AnyReaper | None
-    needs_all: Callable[[], bool] = lambda: False
-
-    def problems(self) -> list[str]:
-        """Fixed public texts; empty if ready. Problems that an unavailable store causes are left out."""
-        found = [STOPPING] if self.stopping() else []
-        if cause := self.shards.cause:
-            return [*found, cause]
-        found += [f"store refuses writes: {reason}"] if (reason := self.shards.refusal) else []
-        found += self.shards.notices() if self.needs_all() else []
-        if self.reaper is not None:
-            found += [NO_EXPIRY_EVENTS] if self.reaper.missing_events else []
-            found += [SWEEP_BEHIND] if self.reaper.sweep_behind else []
-        return found
+def find_problems(
+    shards: Shards, reaper: AnyReaper | None = None, *, stopping: bool = False, needs_all: bool = False
+) -> list[str]:
+    """Why this tracker is not ready: fixed public texts; empty if it is. It is ready while at least one shard is
+    served, and degraded if not all are: Shards.notices names the unavailable ones, which are problems if it
+    ``needs_all``. ``reaper`` is None if another process reaps. Problems that an unavailable store causes are left
+    out."""
+    found = [STOPPING] if stopping else []
+    if cause := shards.cause:
+        return [*found, cause]
+    found += [f"store refuses writes: {reason}"] if (reason := shards.refusal) else []
+    found += shards.notices() if needs_all else []
+    if reaper is not None:
+        found += [NO_EXPIRY_EVENTS] if reaper.missing_events else []
+        found += [SWEEP_BEHIND] if reaper.sweep_behind else []
+    return found
 
 
 async def open_udp_sockets(settings: Settings, tcp: Sequence[str], processes: int) -> list[list[DatagramSocket]]:

@@ -6,13 +6,12 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from tracker.app.join_events import open_joins
-from tracker.app.web import Readiness, open_web
+from tracker.app.web import find_problems, open_web
 from tracker.app.web_processes import STATUS_SECONDS, WorkerConfig, encode_snapshot, receive_config
 from tracker.errors import StartupError
 from tracker.runtime.context import open_context
@@ -30,47 +29,29 @@ PARENT_TIMEOUT_SECONDS = 30.0
 """If no message from the parent arrives for this long, this process is not ready."""
 
 
-class ParentConnection:
-    """Receives status messages and changed settings from the parent, and stops this process when the parent ends."""
+async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: socket.socket) -> None:
+    """Serves until SIGTERM or until the parent has ended."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    reader, writer = await asyncio.open_connection(sock=pair)
+    telemetry, redis = Telemetry(), config.settings.redis
+    received_at, parent_problems = loop.time(), list[str]()
+    listeners = list(map(Listener, sockets, config.addresses))
+    datagrams = list(map(DatagramSocket, sockets[len(listeners) :], config.udp))
 
-    def __init__(self, stop: asyncio.Event, apply_values: Callable[[Mapping[str, Any]], None]) -> None:
-        self._stop = stop
-        self._apply_values = apply_values
-        self._problems: tuple[str, ...] = ()
-        self._received_at = asyncio.get_running_loop().time()
-
-    def problems(self) -> Sequence[str]:
-        if asyncio.get_running_loop().time() - self._received_at > PARENT_TIMEOUT_SECONDS:
-            return ("no message from the background process for 30 s",)
-        return self._problems
-
-    async def listen(self, reader: asyncio.StreamReader) -> None:
-        """Reads messages until the parent has ended, then sets ``stop``."""
+    async def listen() -> None:
+        """Receives status messages and changed settings until the parent has ended."""
+        nonlocal received_at, parent_problems
         with suppress(OSError):
             while line := await reader.readline():
                 message = json.loads(line)
                 if isinstance(message, dict):
-                    self._apply_values(message)
+                    context.apply_settings(with_values(context.live.current, message))
+                    joins.places.use(context.live.current.geoip_file)
                 else:
-                    self._problems = tuple(message)
-                self._received_at = asyncio.get_running_loop().time()
-        self._stop.set()
-
-
-async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: socket.socket) -> None:
-    """Serves until SIGTERM or until the parent has ended."""
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    reader, writer = await asyncio.open_connection(sock=pair)
-    telemetry, redis = Telemetry(), config.settings.redis
-
-    def apply_values(values: Mapping[str, Any]) -> None:
-        context.apply_settings(with_values(context.live.current, values))
-        joins.places.use(context.live.current.geoip_file)
-
-    parent = ParentConnection(stop, apply_values)
-    listeners = list(map(Listener, sockets, config.addresses))
-    datagrams = list(map(DatagramSocket, sockets[len(listeners) :], config.udp))
+                    parent_problems = message
+                received_at = loop.time()
+        stop.set()
 
     async def send_snapshots() -> None:
         while True:
@@ -79,8 +60,11 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
 
     def problems() -> list[str]:
         shards, live = context.store.shards, context.live
-        own = Readiness(shards, stop.is_set, None, lambda: not live.current.http.ready_when_degraded).problems()
-        return list(dict.fromkeys([*own, *parent.problems()]))
+        needs_all = not live.current.http.ready_when_degraded
+        found = find_problems(shards, stopping=stop.is_set(), needs_all=needs_all)
+        is_silent = loop.time() - received_at > PARENT_TIMEOUT_SECONDS
+        found += ["no message from the background process for 30 s"] if is_silent else parent_problems
+        return list(dict.fromkeys(found))
 
     async with (
         open_unchecked(config.url, redis, redis.timeout_seconds, telemetry.round_trip, config.nodes) as connection,
@@ -92,7 +76,7 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
         async with (
             open_joins(context) as joins,
             open_web(context, joins, listeners, problems, datagrams),
-            running(send_snapshots, partial(parent.listen, reader), heartbeats),
+            running(send_snapshots, listen, heartbeats),
         ):
             freeze_gc()
             await stop.wait()

@@ -140,11 +140,6 @@ class WebProcess:
         if not self.writer.is_closing():  # the process has ended; uvloop would raise RuntimeError
             self.writer.write(encode_message(message))
 
-    async def end_if_unresponsive(self, max_unanswered: int) -> None:
-        if self.unanswered > max_unanswered and not self.child.ended.is_set():
-            log.error("web process not responding; restarting it", pid=self.child.pid)
-            await self.child.stop(0)
-
     def close(self) -> None:
         """Closes the pipes of a process that has ended."""
         self.child.transport.close()
@@ -227,43 +222,32 @@ class WebProcessPool:
         return WebProcess(child, reader, writer, number)
 
     async def keep(self, process: WebProcess) -> None:
-        """Receives a process's telemetry and replaces it whenever it ends; returns when the tracker stops."""
+        """Receives a process's telemetry and replaces it whenever it ends, while the others keep serving; returns when
+        the tracker stops."""
         pause = _MIN_PAUSE
         while True:
             await process.listen()
             await process.child.ended.wait()
-            self._remove(process)
-            if not self._stopping.is_set():
-                log.error("web process ended", pid=process.child.pid, how=process.child.ending)
-            process.close()
-            if self._stopping.is_set():
-                return
-            pause = _MIN_PAUSE if process.serving.is_set() else min(2 * pause, _MAX_PAUSE)
-            replacement = await self._replacement(process.number, pause)
-            if replacement is None:
-                return
-            process = replacement
-
-    async def _replacement(self, number: int, pause: float) -> WebProcess | None:
-        """A new process, tried until one starts; None if the tracker stops first. The others keep serving meanwhile."""
-        while True:
-            await asyncio.sleep(pause)
-            if self._stopping.is_set():
-                return None
-            try:
-                return await self.start(number)
-            except StartupError as error:
-                if self._stopping.is_set():
-                    return None
-                log.error("cannot restart a web process", why=str(error))
-                pause = min(2 * pause, _MAX_PAUSE)
-
-    def _remove(self, process: WebProcess) -> None:
-        """Removes an ended process, and keeps its counts and histograms."""
-        if process in self._running:
             self._running.remove(process)
             last = Snapshot(process.snapshot.counts, process.snapshot.histograms)
             self._ended = merged([self._ended, last])
+            if not self._stopping.is_set():
+                log.error("web process ended", pid=process.child.pid, how=process.child.ending)
+            process.close()
+            pause = _MIN_PAUSE if process.serving.is_set() else min(2 * pause, _MAX_PAUSE)
+            replacement = None
+            while replacement is None:
+                if not self._stopping.is_set():
+                    await asyncio.sleep(pause)
+                if self._stopping.is_set():
+                    return
+                try:
+                    replacement = await self.start(process.number)
+                except StartupError as error:
+                    if not self._stopping.is_set():
+                        log.error("cannot restart a web process", why=str(error))
+                    pause = min(2 * pause, _MAX_PAUSE)
+            process = replacement
 
     def apply_settings(self, settings: Settings) -> None:
         """Sends changed settings to all processes; those started later get them too."""
@@ -277,7 +261,9 @@ class WebProcessPool:
             problems = self._problems()
             for process in list(self._running):
                 process.notify(problems)
-                await process.end_if_unresponsive(self.max_unanswered)
+                if process.unanswered > self.max_unanswered and not process.child.ended.is_set():
+                    log.error("web process not responding; restarting it", pid=process.child.pid)
+                    await process.child.stop(0)
             await asyncio.sleep(STATUS_SECONDS)
 
     async def stop(self) -> None:

@@ -225,7 +225,7 @@ async def check_site(store: Store, settings: Settings) -> AsyncIterator[Finding]
         check_libraries()
         from tracker.workers.site.sync import open_sync  # noqa: PLC0415
 
-        async with open_sync(store, settings.site, store.counters.count) as sync:
+        async with open_sync(store, settings.site) as sync:
             wrong = await sync.problems()
     except StartupError as error:
         yield Finding("wrong", "site", str(error), REMEDY)

@@ -50,12 +50,14 @@ class Telemetry:
     def count(self, name: str, by: int = 1) -> None:
         self._counts[name] = self._counts.get(name, 0) + by
 
-    def observe(self, name: str, value: float) -> None:
-        """Adds ``value`` to the histogram ``name``. Ignored if BOUNDS has none of that name."""
+    def observe(self, name: str, *values: float) -> None:
+        """Adds ``values`` to the histogram ``name``. Ignored if BOUNDS has none of that name."""
         histogram = self._histograms.get(name)
-        if histogram is not None:
-            histogram.counts[bisect_left(BOUNDS[name], value)] += 1
-            histogram.sum += value
+        if histogram is not None:  # one value per announce, so this is written for speed
+            bounds, buckets = BOUNDS[name], histogram.counts
+            for value in values:
+                buckets[bisect_left(bounds, value)] += 1
+            histogram.sum += sum(values)
 
     def round_trip(self, outcome: str, seconds: float) -> None:
         """A round trip to the store, as Connection reports it."""
@@ -75,12 +77,7 @@ class Telemetry:
             for name in names:
                 self.count(name, number)
         for name, values in measured.items():
-            histogram = self._histograms.get(name)
-            if histogram is not None:  # one value per announce, so this is written for speed
-                bounds, buckets = BOUNDS[name], histogram.counts
-                for value in values:
-                    buckets[bisect_left(bounds, value)] += 1
-                histogram.sum += sum(values)
+            self.observe(name, *values)
 
     def snapshot(self) -> Snapshot:
         return Snapshot(

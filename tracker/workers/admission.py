@@ -69,7 +69,9 @@ async def share_limits(
         states = await share_once(limits, store, now)
         if states and abs(now - logged_at) >= _LOG_SECONDS:
             logged_at = now
-            log.warning("addresses exceed a rate limit", **_summary(states))
+            stages = {"softened": 1, "refused": 2, "dropped": 3}
+            counts = {name: sum(state.stage == stage for state in states) for name, stage in stages.items()}
+            log.warning("addresses exceed a rate limit", **counts)  # the addresses are in the store only
 
     await forever(share, pause_seconds)
 
@@ -88,9 +90,3 @@ async def share_once(limits: Limits, store: RateLimitStore, now: float) -> list[
     with suppress(StoreUnavailable, RedisError):
         limits.know_entries(await store.entries(limits.networks_to_count()))
     return states
-
-
-def _summary(states: Sequence[RateLimitState]) -> dict[str, int]:
-    """The number of addresses by stage. The addresses are in the store, but not in the log."""
-    names = {1: "softened", 2: "refused", 3: "dropped"}
-    return {name: sum(state.stage == stage for state in states) for stage, name in names.items()}

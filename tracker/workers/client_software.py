@@ -16,9 +16,10 @@ from redis.exceptions import OutOfMemoryError, RedisError
 
 from tracker.bittorrent import Address, PeerId
 from tracker.errors import StoreUnavailable
-from tracker.store.stats.client_software import MAX_BATCH, MIN_ADDRESSES, ClientEvent, ClientSoftware, shown
-from tracker.store.stats.counters import Count
+from tracker.store.stats.client_software import MAX_BATCH, MIN_ADDRESSES, ClientEvent, shown
+from tracker.store.store import Store
 from tracker.system.logger import Logger
+from tracker.wire.peer_id import client_name
 from tracker.workers.loop import Sleep, forever
 
 SEND_SECONDS = 3.0
@@ -43,14 +44,11 @@ class _Batch(NamedTuple):
 
 @dataclass(eq=False)
 class ClientSoftwareCounter:
-    """``name`` says which program a peer id names, ``count`` takes the counters' names, ``clock`` gives epoch seconds.
-    ``flush`` takes at most ``flush_seconds``."""
+    """``name`` says which program a peer id names. ``flush`` takes at most ``flush_seconds``."""
 
-    client_software: ClientSoftware
+    store: Store
     _: KW_ONLY
-    name: Callable[[PeerId], str]
-    count: Count
-    clock: Callable[[], float]
+    name: Callable[[PeerId], str] = client_name
     sleep: Sleep = asyncio.sleep
     flush_seconds: float = FLUSH_SECONDS
 
@@ -83,7 +81,7 @@ class ClientSoftwareCounter:
 
     def _drop(self, events: int) -> None:
         self._dropped += events
-        self.count("software_dropped", by=events)
+        self.store.counters.count("software_dropped", by=events)
 
     async def run(self) -> None:
         """Runs until cancelled. Call ``flush`` afterwards."""
@@ -127,10 +125,10 @@ class ClientSoftwareCounter:
             addresses[stored] |= self._addresses.pop(each)
             self._counts[each] = 0
         self._batches += 1
-        return _Batch(self._batches, batch, addresses, self.clock())
+        return _Batch(self._batches, batch, addresses, self.store.clock())
 
     async def _send_batch(self, batch: _Batch) -> None:
-        await self.client_software.add(batch.number, batch.counts, batch.time, batch.addresses)
+        await self.store.client_software.add(batch.number, batch.counts, batch.time, batch.addresses)
         self._batch, self._attempts = None, 0
 
     async def flush(self) -> None:

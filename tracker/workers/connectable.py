@@ -6,10 +6,11 @@ address (IPv6: /64) and three a day, some at a time, so that other probes wait f
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from tracker.bittorrent import Endpoint
-from tracker.store.swarms.connect_checks import ConnectChecks
-from tracker.store.torrents.torrents import Peer, Torrents
+from tracker.store.store import Store
+from tracker.store.torrents.torrents import Peer
 from tracker.workers.prober import Prober, Status, network_of
 
 EVERY_SECONDS = 60
@@ -22,19 +23,18 @@ _PAGE = 100
 _CONNECTABLE = {Status.CONFIRMED: True, Status.UNREACHABLE: False, Status.UNKNOWN: None}
 
 
+@dataclass(eq=False)
 class ConnectableWorker:
     """Continues its walk through the swarms with each run. A new process starts again."""
 
-    def __init__(self, torrents: Torrents, checks: ConnectChecks, prober: Prober) -> None:
-        self._torrents = torrents
-        self._checks = checks
-        self._prober = prober
-        self._walk: AsyncIterator[list[Peer]] | None = None
+    store: Store
+    prober: Prober
+    _walk: AsyncIterator[list[Peer]] | None = None
 
     async def handle(self, _: object = None) -> None:
         """Handles jobs of the queue ``check_connectable``. May be cancelled, and run in several trackers at once.
         Raises StoreUnavailable and redis.exceptions.RedisError."""
-        if not self._prober.is_enabled():
+        if not self.prober.is_enabled():
             return
         try:
             due = await self._due()
@@ -45,9 +45,9 @@ class ConnectableWorker:
 
         async def work() -> None:
             for endpoint, user_id in waiting:
-                status = await self._prober.connect(endpoint)
+                status = await self.prober.connect(endpoint)
                 if status in _CONNECTABLE:
-                    await self._checks.note(endpoint, user_id, _CONNECTABLE[status])
+                    await self.store.connect_checks.note(endpoint, user_id, _CONNECTABLE[status])
 
         await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
 
@@ -64,9 +64,9 @@ class ConnectableWorker:
                 endpoint: peer.fields.get("user_id", "")
                 for peer in peers
                 for endpoint in peer.endpoints
-                if self._prober.is_target(endpoint) and self._prober.has_checks_left(endpoint)
+                if self.prober.is_target(endpoint) and self.prober.has_checks_left(endpoint)
             }
-            known = await self._checks.of(list(users))
+            known = await self.store.connect_checks.of(list(users))
             for endpoint, user_id in users.items():
                 if endpoint not in known:
                     due.setdefault(network_of(endpoint), (endpoint, user_id))
@@ -78,12 +78,12 @@ class ConnectableWorker:
         """The peers of all swarms, some at a time, and none after each page of torrents."""
         cursor, more = 0, True
         while more:
-            cursor, torrents = await self._torrents.page(cursor, _PAGE)
+            cursor, torrents = await self.store.torrents.page(cursor, _PAGE)
             yield []
             for torrent in torrents:
                 after, begun = 0, torrent.seeders + torrent.leechers == 0
                 while after or not begun:
-                    after, peers = await self._torrents.peers(torrent, after, _PAGE)
+                    after, peers = await self.store.torrents.peers(torrent, after, _PAGE)
                     begun = True
                     yield peers
             more = cursor != 0

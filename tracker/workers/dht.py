@@ -203,36 +203,28 @@ class Forgetter:
         self.changed(None)
 
     async def draw(self) -> None:
-        """Draws the sets that are due, and removes what takes part no longer. Without the store nothing is shown, as
-        what is private is unknown meanwhile."""
+        """Draws the sets that are due, and removes what takes part no longer: a shown torrent is public, or a node
+        announced it and all torrents take part. Without the store nothing is shown, as what is private is unknown
+        meanwhile."""
+        due = [each for each in self._shown if each[0].is_due(self.timer())]
         try:
-            await self._draw()
-            await self._check()
+            public, total = await self.torrents.some_public(MAX_SAMPLES) if due else ([], 0)
+            for samples, announced in due:
+                # Unless all torrents take part, what was announced is public, and so is counted already.
+                hashes = list(announced.hashes()) if self.all_torrents else []
+                others = await self.torrents.no_longer_part(hashes, all_torrents=False)
+                samples.draw(others, self.timer(), self.rng, others=public, others_total=total)
+            for samples, announced in self._shown:
+                gone = set(await self.torrents.no_longer_part(samples.hashes(), all_torrents=False))
+                if self.all_torrents:
+                    unknown = list(gone.intersection(announced.hashes()))
+                    gone -= set(unknown)
+                    gone.update(await self.torrents.no_longer_part(unknown, all_torrents=True))
+                for each in gone:
+                    samples.forget(each)
         except (StoreUnavailable, RedisError):
             for samples, _ in self._shown:
                 samples.clear()
-
-    async def _draw(self) -> None:
-        due = [each for each in self._shown if each[0].is_due(self.timer())]
-        if not due:
-            return
-        public, total = await self.torrents.some_public(MAX_SAMPLES)
-        for samples, announced in due:
-            # Unless all torrents take part, what was announced is public, and so is counted already.
-            hashes = list(announced.hashes()) if self.all_torrents else []
-            others = await self.torrents.no_longer_part(hashes, all_torrents=False)
-            samples.draw(others, self.timer(), self.rng, others=public, others_total=total)
-
-    async def _check(self) -> None:
-        """A shown torrent is public, or a node announced it and all torrents take part."""
-        for samples, announced in self._shown:
-            gone = set(await self.torrents.no_longer_part(samples.hashes(), all_torrents=False))
-            if self.all_torrents:
-                unknown = list(gone.intersection(announced.hashes()))
-                gone -= set(unknown)
-                gone.update(await self.torrents.no_longer_part(unknown, all_torrents=True))
-            for each in gone:
-                samples.forget(each)
 
 
 @dataclass(eq=False)

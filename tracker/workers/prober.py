@@ -343,40 +343,31 @@ class Prober:
         return await self._probe(endpoint, examination, limited=limited)
 
     async def _probe(self, endpoint: Endpoint, examination: Examination | None, *, limited: bool) -> Status:
-        if endpoint in self._queued or self._was_tried(endpoint) or len(self._queued) >= MAX_QUEUED:
-            return Status.DEFERRED
-        if not await self._take_turn(endpoint, limited=limited):
-            return Status.DEFERRED
-        return await self._connect(endpoint, examination)
-
-    def _was_tried(self, endpoint: Endpoint) -> bool:
         oldest = self.monotonic() - RETRY_SECONDS
         while self._tried and next(iter(self._tried.values())) <= oldest:
             del self._tried[next(iter(self._tried))]
-        return endpoint in self._tried
+        is_queued = endpoint in self._queued or len(self._queued) >= MAX_QUEUED
+        if is_queued or endpoint in self._tried or not await self._take_turn(endpoint, limited=limited):
+            return Status.DEFERRED
+        return await self._connect(endpoint, examination)
 
     async def _take_turn(self, endpoint: Endpoint, *, limited: bool) -> bool:
         """Waits until the next connection may start. False if the address has no check left."""
         self._queued.add(endpoint)
         try:
-            async with self._waiting.setdefault(network_of(endpoint), asyncio.Lock()):
+            network = network_of(endpoint)
+            async with self._waiting.setdefault(network, asyncio.Lock()):
                 if limited and not self.has_checks_left(endpoint):
                     return False
                 async with self._turns:
                     await self.sleep(max(0.0, self._next_turn - self.monotonic()))
-                    self._note(endpoint, limited=limited)
+                    now = self.monotonic()  # the connection starts now
+                    self._next_turn, self._tried[endpoint] = now + 1 / CONNECTS_PER_SECOND, now
+                    if limited:
+                        self._checked[network] = now, self._checked.pop(network, (0.0, 0))[1] + 1
                 return True
         finally:
             self._queued.discard(endpoint)
-
-    def _note(self, endpoint: Endpoint, *, limited: bool) -> None:
-        """Notes a connection that starts now."""
-        now = self.monotonic()
-        self._next_turn = now + 1 / CONNECTS_PER_SECOND
-        self._tried[endpoint] = now
-        if limited:
-            network = network_of(endpoint)
-            self._checked[network] = now, self._checked.pop(network, (0.0, 0))[1] + 1
 
     async def _connect(self, endpoint: Endpoint, examination: Examination | None) -> Status:
         host, port = format_address(endpoint[:-2]), int.from_bytes(endpoint[-2:], "big")

@@ -94,10 +94,6 @@ class Pace:
         return now - self._began > seconds
 
 
-async def _none_denied() -> Sequence[bytes]:
-    return ()
-
-
 class Pauses:
     """Reports pauses of the reapers of a tracker: once, though each shard notices the interruption by itself."""
 
@@ -127,7 +123,7 @@ class Reaper:
     clock: Callable[[], float]
     timer: Callable[[], float] = time.monotonic
     wait: Callable[[asyncio.Event, float], Awaitable[None]] = wait_for
-    denied: Callable[[], Awaitable[Sequence[bytes]]] = _none_denied
+    denied: Callable[[], Awaitable[Sequence[bytes]]] | None = None
     pauses: Pauses = field(default_factory=Pauses)
 
     def __post_init__(self) -> None:
@@ -292,7 +288,8 @@ class Reaper:
     async def sweep_once(self, *, hurry: bool) -> None:
         """Visits every swarm once. The round is spread over most of an interval, unless ``hurry`` is set. An urgent
         round also pauses after each call: without pauses it would take most of the store's time."""
-        began, pace, denied = self.timer(), Pace(self.timer()), await self.denied()
+        began, pace = self.timer(), Pace(self.timer())
+        denied = await self.denied() if self.denied is not None else ()
         sized_at, logged, cursor, peers = -math.inf, False, 0, NO_PEERS
         while True:
             cursor, torrent_ids = await self.reaping.page(cursor, SWEEP_BUDGET)

@@ -9,8 +9,7 @@ precisions, so it does not matter which tracker does it.
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import partial
 
 from tracker.bittorrent import InfoHash, PeerId
@@ -19,11 +18,12 @@ from tracker.store.jobs.lease import Lease
 from tracker.store.sharding.shards import noting_unavailable_shards
 from tracker.store.stats.client_software import shown
 from tracker.store.stats.counters import Counters
-from tracker.store.stats.refusal_samples import MAX_KEPT, RefusalSamples, RefusedAnnounce
+from tracker.store.stats.refusal_samples import MAX_KEPT, RefusedAnnounce
 from tracker.store.stats.slices import PRECISIONS, SAMPLE_SECONDS, SAMPLED, SAMPLED_PARTS
 from tracker.store.store import Store
 from tracker.store.swarms.reaping import read_peer_counts
 from tracker.system.logger import Logger
+from tracker.wire.peer_id import client_name
 from tracker.workers.loop import Sleep, forever
 
 LEASE_SECONDS = 15
@@ -63,12 +63,7 @@ _Taken = tuple[float, InfoHash, PeerId, str]
 
 @dataclass(eq=False)
 class RefusalSampler:
-    """``name`` says which program a peer id names; ``clock`` gives epoch seconds."""
-
-    samples: RefusalSamples
-    _: KW_ONLY
-    name: Callable[[PeerId], str]
-    clock: Callable[[], float]
+    store: Store
     sleep: Sleep = asyncio.sleep
 
     def __post_init__(self) -> None:
@@ -82,7 +77,7 @@ class RefusalSampler:
                 return
             taken = self._taken[reason] = []
         if len(taken) < MAX_KEPT:
-            taken.append((self.clock(), info_hash, peer_id, passkey))
+            taken.append((self.store.clock(), info_hash, peer_id, passkey))
 
     async def run(self) -> None:
         failure = "samples of refused announces were not written"
@@ -96,15 +91,15 @@ class RefusalSampler:
         sent, self._taken = self._taken, {}
         try:
             passkeys = {each[-1]: None for taken in sent.values() for each in taken if each[-1]}
-            users = await self.samples.user_ids(list(passkeys)) if passkeys else {}
+            users = await self.store.refusal_samples.user_ids(list(passkeys)) if passkeys else {}
             rows = {
                 reason: [
-                    RefusedAnnounce(int(at), info_hash, shown(self.name(peer_id))[0], users.get(passkey, ""))
+                    RefusedAnnounce(int(at), info_hash, shown(client_name(peer_id))[0], users.get(passkey, ""))
                     for at, info_hash, peer_id, passkey in taken
                 ]
                 for reason, taken in sent.items()
             }
-            await self.samples.add(rows)
+            await self.store.refusal_samples.add(rows)
         except StoreUnavailable:
             self._taken = sent | self._taken
             raise

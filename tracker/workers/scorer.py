@@ -5,9 +5,9 @@ pace of the process, and lets only one poll the store while nothing is due. The 
 torrents are scored late, and shrinks when none waits. More processors help where other trackers are asked, because
 those reply slowly.
 
-Rescore enqueues a job for each torrent that matches a filter. Its scan keeps its cursor in its own job, so a later run
-resumes there. The cursor is that of ZSCAN, valid while the server runs: after a restart of the server the scan starts
-again. A torrent that is enqueued twice is one job, or is scored once more.
+``rescore`` enqueues a job for each torrent that matches a filter. Its scan keeps its cursor in its own job, so a later
+run resumes there. The cursor is that of ZSCAN, valid while the server runs: after a restart of the server the scan
+starts again. A torrent that is enqueued twice is one job, or is scored once more.
 """
 
 import asyncio
@@ -27,7 +27,6 @@ from tracker.settings.background import ScoringSettings
 from tracker.store.client.server_info import read_info
 from tracker.store.jobs.jobs import QueueFull
 from tracker.store.jobs.records import MAX_PRIORITY, PROCESS_TORRENT, Claimed
-from tracker.store.stats.counters import Count
 from tracker.store.store import Store
 from tracker.store.torrents.scores import Leased, Scored, Taken
 from tracker.system.logger import Logger
@@ -64,7 +63,6 @@ class Scorer:
     store: Store
     settings: ScoringSettings
     peers_default: Callable[[], int]
-    count: Count
     ask: Ask | None = None
     ask_seconds: float = ASK_SECONDS
     timer: Callable[[], float] = time.monotonic
@@ -80,10 +78,6 @@ class Scorer:
         self.processors = 1
         self._more = asyncio.Event()
         self._warn_at = 0.0
-
-    @property
-    def _max_peers(self) -> int:
-        return max(1, self.settings.max_peers or self.peers_default())
 
     async def run(self) -> None:
         """Runs until cancelled. Returns unfinished batches to the store then."""
@@ -156,7 +150,7 @@ class Scorer:
             if not finished:
                 await survive(self.store.scores.give_back(batch))
         if results.counted:
-            self.count("torrents.processed", by=results.counted)
+            self.store.counters.count("torrents.processed", by=results.counted)
         if results.void:
             log.info("scores discarded: lease expired or torrent deleted", torrents=len(results.void))
 
@@ -164,7 +158,8 @@ class Scorer:
         """Other trackers do not report new peers; their growth since the last scoring is used instead. An address seen
         for the first time is new to the torrent, in whichever swarm it was seen."""
         reported = others.get(taken.info_hash, ())
-        sources = [Source(taken.seeders + taken.leechers, taken.new, self._max_peers)]
+        max_peers = max(1, self.settings.max_peers or self.peers_default())
+        sources = [Source(taken.seeders + taken.leechers, taken.new, max_peers)]
         sources += [replace(other, new=max(other.new, taken.new, other.peers - taken.elsewhere)) for other in reported]
         elsewhere = max((other.peers for other in reported), default=None)
         score = next_score(taken.score, factor(sources), self.cap)
@@ -231,51 +226,40 @@ def checked(payload: Mapping[str, Any]) -> dict[str, float]:
     return dict(payload)
 
 
-@dataclass(eq=False)
-class Rescore:
-    """The handler of queue ``reprocess``. The scan pauses, for ``pause`` s at a time, while ``max_waiting`` jobs
-    wait."""
-
-    store: Store
-    _: KW_ONLY
-    max_waiting: int = _MAX_WAITING
-    pause: float = _FULL_SECONDS
-
-    async def handle(self, payload: dict[str, Any], job: Claimed) -> None:
-        """Scans from ``job.cursor`` on. Raises ScanLost when another tracker has claimed the job."""
-        bounds = checked(payload)
-        info = await read_info(self.store.connection, "server")
-        server = info.get("run_id", "")  # a cursor is valid for one run only
-        known, _, at = job.cursor.partition(" ")
-        cursor = at if known == server and at.isdigit() else "0"
-        while True:
-            while await self.store.jobs.waiting(PROCESS_TORRENT) >= self.max_waiting:
-                await asyncio.sleep(self.pause)
-            after, found = await self.store.scores.page_by_seeders(cursor, _PAGE)
-            await self._enqueue(await self._matching(found, bounds))
-            cursor = after
-            if not await self.store.jobs.save_cursor(job, f"{server} {cursor}"):
-                raise ScanLost("another tracker continues this scan")
-            if cursor == "0":
-                return
-
-    async def _matching(self, found: Sequence[tuple[str, float]], bounds: Mapping[str, float]) -> list[str]:
+async def rescore(
+    store: Store,
+    payload: dict[str, Any],
+    job: Claimed,
+    *,
+    max_waiting: int = _MAX_WAITING,
+    pause: float = _FULL_SECONDS,
+) -> None:
+    """The handler of queue ``reprocess``: scans from ``job.cursor`` on, and pauses, for ``pause`` s at a time, while
+    ``max_waiting`` jobs wait. Raises ScanLost when another tracker has claimed the job."""
+    bounds = checked(payload)
+    server = (await read_info(store.connection, "server")).get("run_id", "")  # a cursor is valid for one run only
+    known, _, at = job.cursor.partition(" ")
+    cursor = at if known == server and at.isdigit() else "0"
+    while True:
+        while await store.jobs.waiting(PROCESS_TORRENT) >= max_waiting:
+            await asyncio.sleep(pause)
+        cursor, found = await store.scores.page_by_seeders(cursor, _PAGE)
         ids = [id for id, seeders in found if _within(seeders, bounds, "seeders")]
-        if not ids or not {"min_score", "max_score"} & bounds.keys():
-            return ids
-        scores = await self.store.scores.of(ids)
-        # A torrent outside the ranking has no score; it counts as 0.
-        return [id for id, score in zip(ids, scores, strict=True) if _within(score or 0.0, bounds, "score")]
-
-    async def _enqueue(self, ids: Sequence[str]) -> None:
+        if ids and {"min_score", "max_score"} & bounds.keys():
+            scores = await store.scores.of(ids)
+            # A torrent outside the ranking has no score; it counts as 0.
+            ids = [id for id, score in zip(ids, scores, strict=True) if _within(score or 0.0, bounds, "score")]
         while ids:
             try:
-                await self.store.jobs.enqueue_many(
-                    PROCESS_TORRENT, [{"torrent_id": id} for id in ids], priority=-MAX_PRIORITY
-                )
-                return
+                payloads = [{"torrent_id": id} for id in ids]
+                await store.jobs.enqueue_many(PROCESS_TORRENT, payloads, priority=-MAX_PRIORITY)
+                break
             except QueueFull:
-                await asyncio.sleep(self.pause)
+                await asyncio.sleep(pause)
+        if not await store.jobs.save_cursor(job, f"{server} {cursor}"):
+            raise ScanLost("another tracker continues this scan")
+        if cursor == "0":
+            return
 
 
 def _within(value: float, bounds: Mapping[str, float], name: str) -> bool:

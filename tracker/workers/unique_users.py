@@ -17,7 +17,6 @@ from tracker.bittorrent import Address, InfoHash
 from tracker.errors import StoreUnavailable
 from tracker.geoip import Place
 from tracker.settings.background import UniqueSettings
-from tracker.store.stats.counters import Count
 from tracker.store.stats.metric_names import NOWHERE, place_names, user_name
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueUserEvent
 from tracker.store.store import Store
@@ -41,15 +40,14 @@ log = Logger("tracker.unique_users")
 
 @dataclass(eq=False)
 class UniqueUserCounter:
-    """``lookup`` returns the place of an address; ``refresh`` (GeoIP) is called every 10 s. ``count`` increments
-    counters by name. ``flush`` takes at most ``flush_seconds``."""
+    """``lookup`` returns the place of an address; ``refresh`` (GeoIP) is called every 10 s. ``flush`` takes
+    at most ``flush_seconds``."""
 
     store: Store
     settings: UniqueSettings
     _: KW_ONLY
     lookup: Callable[[Address], Place | None]
     refresh: Callable[[], None]
-    count: Count
     sleep: Sleep = asyncio.sleep
     flush_seconds: float = FLUSH_SECONDS
     max_waiting: int = MAX_WAITING
@@ -78,7 +76,7 @@ class UniqueUserCounter:
 
     def _drop(self, joins: int) -> None:
         self._dropped += joins
-        self.count("tally_dropped", by=joins)
+        self.store.counters.count("tally_dropped", by=joins)
 
     async def run(self) -> None:
         """Runs until cancelled. Call ``flush`` afterwards."""
@@ -115,12 +113,12 @@ class UniqueUserCounter:
             skipped, dropped = users.skipped, users.dropped
             new = await users.count(self._batch, self._batch_time)
             if skipped := users.skipped - skipped:
-                self.count("unique_skipped", by=skipped)
+                self.store.counters.count("unique_skipped", by=skipped)
             if dropped := users.dropped - dropped:
                 self._drop(dropped)
             self._batch, self._attempts = [], 0
             if new:
-                self.count("unique.new", by=new)
+                self.store.counters.count("unique.new", by=new)
 
     async def _fill(self) -> None:
         """Moves waiting joins into the batch. Yields to announces after every 16 lookups."""
@@ -162,7 +160,6 @@ _PAGE_PAUSE_SECONDS = 0.001
 @dataclass(eq=False)
 class MarkerCleaner:
     store: Store
-    count: Count
     _refused: int | None = None
 
     async def run(self) -> None:
@@ -177,7 +174,7 @@ class MarkerCleaner:
             return 0
         deleted = 0
         async for total in self.store.markers.make_room():
-            self.count("unique_forgotten", by=total - deleted)
+            self.store.counters.count("unique_forgotten", by=total - deleted)
             deleted = total
             await asyncio.sleep(_PAGE_PAUSE_SECONDS)
         if deleted:

@@ -27,7 +27,6 @@ from tracker.errors import StoreUnavailable
 from tracker.store.changes.changes import ChangePage, Changes
 from tracker.store.changes.webhooks import LEASE_SECONDS, WebhookState, receiver_of, webhook_id
 from tracker.store.jobs.lease import Lease
-from tracker.store.stats.counters import Count
 from tracker.store.store import Store
 from tracker.system.http_client import open_session
 from tracker.system.logger import Logger
@@ -69,7 +68,6 @@ class WebhookWorker:
 
     store: Store
     receivers: Mapping[str, str]
-    count: Count
     chance: Callable[[], float] = random.random
 
     def __post_init__(self) -> None:
@@ -124,8 +122,8 @@ class WebhookWorker:
         error = await self._post(session, url, encode_batch(page, gap=gap))
         if error:
             return await self._note_failure(url, state, error)
-        self.count("webhooks.delivered")
-        self.count("webhooks.changes", by=len(page.changes))
+        self.store.counters.count("webhooks.delivered")
+        self.store.counters.count("webhooks.changes", by=len(page.changes))
         self._waiting_since.pop(webhook_id(url), None)
         await self.store.webhooks.hold(
             webhook_id(url),
@@ -148,7 +146,7 @@ class WebhookWorker:
         return 0.0 if len(page.changes) == MAX_CHANGES else POLL_SECONDS
 
     async def _note_failure(self, url: str, state: WebhookState, error: str) -> float:
-        self.count("webhooks.failed")
+        self.store.counters.count("webhooks.failed")
         if error != state.error:
             log.warning("webhook delivery failed, retrying", receiver=receiver_of(url), reason=error)
         longest = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(state.failures, 16))

@@ -18,6 +18,17 @@ class Metrics:
     def count(self, *names: str, by: int = 1) -> None:
         self.counts.update(dict.fromkeys(names, by))
 
+    def follow(self, store: Store) -> "Metrics":
+        """Also gets what the process counts in ``store`` from now on. Returns itself."""
+        count = store.counters.count
+
+        def count_twice(*names: str, by: int = 1) -> None:
+            self.count(*names, by=by)
+            count(*names, by=by)
+
+        store.counters.count = count_twice  # type: ignore[method-assign,assignment]
+        return self
+
     def observe(self, name: str, value: float) -> None:
         self.values[name].append(value)
 

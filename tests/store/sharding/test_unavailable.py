@@ -16,7 +16,7 @@ from loadtest.cluster import Cluster, Node, cluster
 from tests.store.harness import ALICE, BOB, Clock, timeout_key, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import eventually, in_background
-from tracker.app.web import Readiness, copy_users_on_reconnect
+from tracker.app.web import copy_users_on_reconnect, find_problems
 from tracker.bittorrent import Address, PeerId, Scrape
 from tracker.core.rate_limits import Limits
 from tracker.core.refusals import Failures
@@ -402,7 +402,7 @@ async def test_background_work_passes_over_unavailable_shards(group: Cluster) ->
         ]
         leases = LeaseKeeper(store.scripts, store.shards, "me", time.time)
         together = ShardReapers(reapers, store.reaping, leases)
-        readiness = Readiness(store.shards, lambda: False, None)
+        readiness = partial(find_problems, store.shards)
         await leases.round()
         node.kill()
         await refresh(store)
@@ -411,16 +411,16 @@ async def test_background_work_passes_over_unavailable_shards(group: Cluster) ->
         await leases.round()
         assert leases.held == list(range(SHARDS))
         assert await Maintenance(store).cleanup() is not None
-        assert readiness.problems() == []
+        assert readiness() == []
         assert store.shards.notices() == [f"unavailable: {named(unavailable)} (the node does not answer)"]
         assert ready_text(store.shards.notices()) == f"degraded\n{store.shards.notices()[0]}\n"
-        beside_another = Readiness(store.shards, lambda: False, None, lambda: True)
-        assert beside_another.problems() == store.shards.notices()
+        beside_another = partial(find_problems, store.shards, needs_all=True)
+        assert beside_another() == store.shards.notices()
         for each in group.nodes:
             each.kill()
         with pytest.raises(StoreUnavailable):
             await refresh(store)
-        await eventually(lambda: readiness.problems() == ["no node of the cluster answers"])
+        await eventually(lambda: readiness() == ["no node of the cluster answers"])
         assert store.shards.notices() == []
 
 
@@ -537,14 +537,14 @@ async def test_lists_of_clients_are_known_to_a_tracker_that_starts_without_the_m
 async def test_a_lost_majority_is_the_cause_that_ready_and_log_name() -> None:
     with cluster() as group, structlog.testing.capture_logs() as logs:
         async with store_at(group.url) as store:
-            readiness, cause = (Readiness(store.shards, lambda: False, None), "no majority: 1 of 3 primaries answers")
+            readiness, cause = (partial(find_problems, store.shards), "no majority: 1 of 3 primaries answers")
             for node in group.nodes[1:]:
                 node.kill()
 
             async def is_named() -> bool:
                 with suppress(StoreUnavailable):
                     await refresh(store)
-                return readiness.problems() == [cause]
+                return readiness() == [cause]
 
             await eventually(is_named, PATIENCE_SECONDS)
             with pytest.raises(StoreUnavailable, match=cause):

@@ -86,6 +86,7 @@ async def test_after_a_fault_every_count_arrives_once(store: Store, stathat: Sta
     await patient.flush()
     assert stathat.accepted == {"a": 3, "b": 5}
     stathat.mode = fault
+    impatient.counts.clear()
     await export(store, (MINUTE + 60, "a", 10), (MINUTE + 120, "c", 1))
     for _ in range(2):
         await impatient.flush()

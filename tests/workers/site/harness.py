@@ -53,7 +53,9 @@ async def syncing(
 ) -> AsyncIterator[SiteSync]:
     """A sync that has adopted the site."""
     async with SiteDatabase(url or site.url, zone) as database:
+        if metrics is not None:
+            metrics.follow(store)
         found = mapping or load_mapping("unit3d")
-        sync = SiteSync(store, database, found, (metrics or Metrics()).count)
+        sync = SiteSync(store, database, found)
         await sync.adopt()
         yield sync

@@ -21,7 +21,7 @@ from tracker.workers.site.sync import SiteSync
 
 async def problem_of(store: Store, url: str) -> str:
     async with SiteDatabase(url) as database:
-        sync = SiteSync(store, database, load_mapping("unit3d"), Metrics().count)
+        sync = SiteSync(store, database, load_mapping("unit3d"))
         with pytest.raises(SiteError) as caught:
             await sync.adopt()
         return str(caught.value)
@@ -187,7 +187,7 @@ async def test_an_emptied_store_does_not_add_its_totals_again(store: Store, unit
     async with syncing(store, unit3d) as sync:
         await sync.round()
         unit3d.sql("UPDATE tracker_sync SET position = 'another' WHERE source = 'store'")
-        again = SiteSync(store, sync.database, load_mapping("unit3d"), Metrics().count)
+        again = SiteSync(store, sync.database, load_mapping("unit3d"))
         assert not await again.step()
     assert again.state.error.startswith("the site's database belongs to another store")
 

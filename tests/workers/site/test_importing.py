@@ -8,7 +8,6 @@ from redis import Redis
 from loadtest.databases import Site
 from tests.commands import Command
 from tests.store.harness import Store, info_hash, peer_id, update
-from tests.store.jobs.harness import Metrics
 from tests.workers.site.harness import members, passkey
 from tests.workers.site.test_commands import configure
 from tracker.workers.site import importing
@@ -129,7 +128,7 @@ async def test_an_interrupted_import_goes_on_where_it_was(store: Store, unit3d: 
     async def imported(parts: int | None) -> list[int]:
         """The rows so far after each part."""
         async with SiteDatabase(unit3d.url) as database:
-            sync = SiteSync(store, database, load_mapping("unit3d"), Metrics().count)
+            sync = SiteSync(store, database, load_mapping("unit3d"))
             await sync.database.make_sync_table()
             found: list[int] = []
             async for part in (await sync.importing(again=False, dry_run=False)).run():
@@ -167,7 +166,7 @@ async def test_an_import_that_ends_among_the_peers_goes_on_there(
         """The parts until so many peers are read."""
         found: list[tuple[str, int]] = []
         async with SiteDatabase(unit3d.url) as database:
-            sync = SiteSync(store, database, load_mapping("unit3d"), Metrics().count)
+            sync = SiteSync(store, database, load_mapping("unit3d"))
             await sync.database.make_sync_table()
             async for part in (await sync.importing(again=False, dry_run=False)).run():
                 found.append((part.kind, part.rows))
@@ -204,7 +203,7 @@ async def test_a_key_of_peers_may_begin_with_their_ids(
 
     async def imported(rows: int) -> list[int]:
         async with SiteDatabase(unit3d.url) as database:
-            sync = SiteSync(store, database, mapping, Metrics().count)
+            sync = SiteSync(store, database, mapping)
             await sync.database.make_sync_table()
             found: list[int] = []
             async for part in (await sync.importing(again=False, dry_run=False)).run():
@@ -225,7 +224,7 @@ async def test_after_an_import_was_interrupted_another_one_reads_all(store: Stor
         """The kinds that were read; ends after one of ``until``."""
         found: list[str] = []
         async with SiteDatabase(unit3d.url) as database:
-            sync = SiteSync(store, database, load_mapping("unit3d"), Metrics().count)
+            sync = SiteSync(store, database, load_mapping("unit3d"))
             await sync.database.make_sync_table()
             async for part in (await sync.importing(again=again, dry_run=False)).run():
                 if part.kind not in found:
@@ -253,7 +252,7 @@ async def test_a_peer_without_a_time_or_counters_is_imported(store: Store, unit3
         f" VALUES (7, 1, 0x{peer_id(7).hex()}, 0x01020304, 1, '', {counter}, {counter}, 1, 0, {at})",
     )
     async with SiteDatabase(unit3d.url) as database:
-        sync = SiteSync(store, database, load_mapping("unit3d"), Metrics().count)
+        sync = SiteSync(store, database, load_mapping("unit3d"))
         await sync.database.make_sync_table()
         parts = [(part.kind, part.rows) async for part in (await sync.importing(again=False, dry_run=False)).run()]
     assert parts[-1] == ("peers", 1)

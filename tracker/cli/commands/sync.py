@@ -28,7 +28,7 @@ async def _opened(store: Store) -> "AsyncIterator[SiteSync]":
     from tracker.workers.site.database import SiteError  # noqa: PLC0415
     from tracker.workers.site.sync import open_sync  # noqa: PLC0415
 
-    async with open_sync(store, load_settings().site, store.counters.count) as found:
+    async with open_sync(store, load_settings().site) as found:
         try:
             yield found
         except SiteError as error:

@@ -17,7 +17,6 @@ from typing import Literal, Protocol
 
 from redis.exceptions import RedisError
 
-from tracker.store.stats.counters import Count
 from tracker.store.stats.outbox import OutboxBatch
 from tracker.store.store import Store
 from tracker.system.logger import Logger
@@ -106,7 +105,6 @@ class Sender:
     receiver: Receiver
     store: Store
     gauges: Callable[[], Awaitable[Mapping[str, int]]]
-    count: Count
     chance: Callable[[], float] = random.random
 
     def __post_init__(self) -> None:
@@ -132,10 +130,12 @@ class Sender:
                 return
             async with self.receiver.connect() as send:
                 result = await self._flush(send, now)
-            if result.outcome is Outcome.ACCEPTED:
-                self._resume()
-            else:
+            if result.outcome is not Outcome.ACCEPTED:
                 self._pause(result)
+                return
+            if self._last_reason:
+                log.info("metrics receiver available again", receiver=self.receiver.name)
+            self._failures, self._paused_until, self._last_reason = 0, 0.0, ""
 
     async def _flush(self, send: Send, now: float) -> Result:
         """Sends one gauge alone first. Once it is accepted, the receiver works, and the key and the address are
@@ -228,13 +228,8 @@ class Sender:
             log.warning("metrics receiver unavailable, buffering", receiver=name, reason=reason)
         self._last_reason = result.reason
 
-    def _resume(self) -> None:
-        if self._last_reason:
-            log.info("metrics receiver available again", receiver=self.receiver.name)
-        self._failures, self._paused_until, self._last_reason = 0, 0.0, ""
-
     def _count_as(self, result: str, by: int = 1) -> None:
-        self.count(f"{self.receiver.name.lower()}.{result}", by=by)
+        self.store.counters.count(f"{self.receiver.name.lower()}.{result}", by=by)
 
 
 def _samples(batches: Sequence[OutboxBatch]) -> list[Sample]:

@@ -142,14 +142,10 @@ def _column_problems(where: str, column: Column[Any], value: str) -> list[str]:
     length = getattr(column.type, "length", None)
     if kind == "bytes" and length is not None and length < _BYTES.get(value, 0):
         return [f"column {where} is too small: {value} needs {_BYTES[value]} bytes"]
-    if kind == "number" and _is_total(value) and range_of(column)[1] < 2**53 - 1:
+    is_total = value == "left" or value.endswith("loaded")  # it counts bytes
+    if kind == "number" and is_total and range_of(column)[1] < 2**53 - 1:
         return [f"column {where} is too small: {column.type} holds no totals; make it BIGINT"]
     return []
-
-
-def _is_total(value: str) -> bool:
-    """Whether it counts bytes."""
-    return value == "left" or value.endswith("loaded")
 
 
 def _kinds(value: str) -> Sequence[str]:

@@ -88,7 +88,9 @@ class Comparison:
 
     async def _differing(self, writer: TableWriter, compared: Compared, rows: Sequence[Row]) -> list[Row]:
         pairs = writer.encode_all(rows, self.written)
-        theirs = await self._of_site(writer, [writer.key_of(encoded) for _, encoded in pairs])
+        keys = [writer.key_of(encoded) for _, encoded in pairs]
+        found = await self._database.rows(writer.select(keys, writer.mapping.columns)) if keys else ()
+        theirs = {writer.key_of(row): row for row in found}
         recorded = await writer.recorded(row for row, _ in pairs)
         wrong: list[Row] = []
         for row, encoded in pairs:
@@ -108,13 +110,6 @@ class Comparison:
                 compared.name(f"{writer.name_of(row)}: {'; '.join(texts)}")
                 wrong.append(row)
         return wrong
-
-    async def _of_site(self, writer: TableWriter, keys: Sequence[Key]) -> dict[Key, Mapping[str, Any]]:
-        if not keys:
-            return {}
-        query = writer.select(keys, writer.mapping.columns)
-        rows = await self._database.rows(query)
-        return {writer.key_of(row): row for row in rows}
 
     async def _active_at_site(self, writer: TableWriter) -> AsyncIterator[list[Key]]:
         """The keys of all active rows of the site that the store does not have as such, in parts."""

@@ -7,10 +7,11 @@ the sync adds only what comes afterwards.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from datetime import tzinfo
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Select, Table, func, literal_column, select, text
+from sqlalchemy import BigInteger, Column, ColumnElement, Select, false, func, literal_column, select, text
 
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError
@@ -65,7 +66,8 @@ class SiteImport:
             position = positions.get(f"import:{each.kind}", "")
             if position == _END:
                 continue
-            done = Imported(each.kind, await self._count(each))
+            (row,) = await self.database.rows(_query(each, [func.count().label("number")]), self._now)
+            done = Imported(each.kind, int(row["number"]))
             yield done
             async for rows, after in self._pages(each, position):
                 self.problems = await self._take(each, rows)
@@ -92,16 +94,29 @@ class SiteImport:
         return {}
 
     async def _peers(self, table: TableMapping, position: str) -> AsyncIterator[Imported]:
-        """The counters of clients, from which their next announces count."""
-        reader = PeerReader(self.database, table, (await self.database.tables([table.name]))[table.name])
-        done = Imported("peers", await reader.count())
+        """The counters of clients, from which their next announces count; none if the table has no counters. The
+        position after a part is the first column of the key, so the last rows before an interruption come again; all,
+        where that is no number."""
+        there = (await self.database.tables([table.name]))[table.name]
+        columns = {value: there.c[name] for name, value in table.pairs if value in PeerThere._fields}
+        key = [there.c[name] for name in table.key]
+        has_counters = {"uploaded", "downloaded"} <= columns.keys()
+        (row,) = await self.database.rows(select(func.count().label("number")).select_from(there))
+        done = Imported("peers", int(row["number"]) if has_counters else 0)
         yield done
-        async for rows, after in reader.pages(position):
+        query = select(*columns.values()).limit(_PEERS_PAGE)
+        query = query.where(key[0] >= int(position)) if position else query
+        query = query if has_counters else query.where(false())
+        async for rows in self.database.pages(query, key):
             if not self.dry_run:
-                await self.store.user_history.remember_peers(rows, again=self.again)
-                await self.database.record({_peers_source(table): after})
+                peers = [_peer(row, columns, self.database.zone) for row in rows]
+                await self.store.user_history.remember_peers(peers, again=self.again)
+                first = rows[-1][key[0].name]
+                await self.database.record({_peers_source(table): str(first) if isinstance(first, int) else ""})
             done.rows += len(rows)
             yield done
+        if not self.dry_run:
+            await self.database.record({_peers_source(table): _END})
 
     async def _pages(
         self, mapping: ImportMapping, position: str
@@ -115,10 +130,6 @@ class SiteImport:
         async for rows in self.database.pages(query, key, map(int, position.split()), self._now):
             yield rows, " ".join(str(int(rows[-1][each.name])) for each in key)
         yield [], _END
-
-    async def _count(self, mapping: ImportMapping) -> int:
-        (row,) = await self.database.rows(_query(mapping, [func.count().label("number")]), self._now)
-        return int(row["number"])
 
     async def _take(self, mapping: ImportMapping, rows: Sequence[dict[str, Any]]) -> list[str]:
         """Imports rows; returns a line for each one that could not be."""
@@ -219,52 +230,25 @@ class SiteImport:
         return ""
 
 
-class PeerReader:
-    """Reads a site's table of peers."""
-
-    def __init__(self, database: SiteDatabase, mapping: TableMapping, table: Table) -> None:
-        self._database = database
-        self._table = table
-        self._columns = {value: table.c[name] for name, value in mapping.pairs if value in _OF_PEERS}
-        self._key = [table.c[name] for name in mapping.key]
-
-    async def count(self) -> int:
-        (row,) = await self._database.rows(select(func.count().label("number")).select_from(self._table))
-        return int(row["number"]) if {"uploaded", "downloaded"} <= self._columns.keys() else 0
-
-    async def pages(self, position: str) -> AsyncIterator[tuple[list[PeerThere], str]]:
-        """The rows from a position on, in parts, each with the position after it: the first column of the key, so the
-        last rows before an interruption come again; all, where that is no number. None if the table has no counters."""
-        query = select(*self._columns.values()).limit(_PEERS_PAGE)
-        query = query.where(self._key[0] >= int(position)) if position else query
-        if {"uploaded", "downloaded"} <= self._columns.keys():
-            async for rows in self._database.pages(query, self._key):
-                first = rows[-1][self._key[0].name]
-                yield [self._peer(row) for row in rows], str(first) if isinstance(first, int) else ""
-        yield [], _END
-
-    def _peer(self, row: Mapping[str, Any]) -> PeerThere:
-        found = {value: row[column.name] for value, column in self._columns.items()}
-        peer_id = found["peer_id"]
-        return PeerThere(
-            str(found["user_id"]),
-            str(found["torrent_id"]),
-            peer_id.hex() if isinstance(peer_id, bytes) else str(peer_id).lower(),
-            int(found["uploaded"] or 0),
-            int(found["downloaded"] or 0),
-            int(found.get("left") or 0),
-            max(1, epoch(self._columns["last_announce"], found["last_announce"], self._database.zone))
-            if "last_announce" in found
-            else 1,
-            int(found.get("active", 1) not in (0, "no")),
-        )
+def _peer(row: Mapping[str, Any], columns: Mapping[str, Column[Any]], zone: tzinfo) -> PeerThere:
+    found = {value: row[column.name] for value, column in columns.items()}
+    peer_id, last = found["peer_id"], found.get("last_announce")
+    return PeerThere(
+        str(found["user_id"]),
+        str(found["torrent_id"]),
+        peer_id.hex() if isinstance(peer_id, bytes) else str(peer_id).lower(),
+        int(found["uploaded"] or 0),
+        int(found["downloaded"] or 0),
+        int(found.get("left") or 0),
+        max(1, epoch(columns["last_announce"], last, zone)) if "last_announce" in found else 1,
+        int(found.get("active", 1) not in (0, "no")),
+    )
 
 
 def _peers_source(table: TableMapping) -> str:
     return f"import:{table.name}:peers"
 
 
-_OF_PEERS = frozenset(PeerThere._fields)
 _HISTORY = {
     "seed_time": "seed_seconds",
     "total_time": "total_seconds",

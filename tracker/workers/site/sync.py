@@ -14,7 +14,6 @@ from tracker.errors import StartupError
 from tracker.settings.site import SiteSettings
 from tracker.store.changes.changes import FIRST
 from tracker.store.jobs.lease import Lease
-from tracker.store.stats.counters import Count
 from tracker.store.store import Store
 from tracker.store.users.site_rows import SyncState
 from tracker.system.logger import Logger
@@ -44,7 +43,6 @@ class SiteSync:
     store: Store
     database: SiteDatabase
     mapping: SiteMapping
-    count: Count
     every_seconds: float = 3.0
     pass_hour: int = 4
 
@@ -95,7 +93,7 @@ class SiteSync:
         self.state = replace(self.state, **changed)  # type: ignore[arg-type]
 
     def _fail(self, reason: str) -> None:
-        self.count("site_sync.errors")
+        self.store.counters.count("site_sync.errors")
         self._pass, self._writers = None, []  # the site may change its tables meanwhile
         if reason != self.state.error:
             log.error("site sync failed, trying again", reason=reason)
@@ -151,9 +149,9 @@ class SiteSync:
     def _tell(self, done: Written) -> None:
         self._note(rows=self.state.rows + done.rows)
         if done.rows:
-            self.count("site_sync.written", by=done.rows)
+            self.store.counters.count("site_sync.written", by=done.rows)
         if done.failed:
-            self.count("site_sync.refused", by=done.failed)
+            self.store.counters.count("site_sync.refused", by=done.failed)
         for problem in done.problems:
             log.warning("a row of the site was left out", reason=problem)
         if new := [name for name in done.missing if name.startswith("users") and name not in self._missing]:
@@ -180,7 +178,7 @@ class SiteSync:
         self._note(repaired=comparison.differences, compared_at=int(self.clock()))
         for each in comparison.tables.values():
             if each.differences:
-                self.count("site_sync.repaired", by=each.differences)
+                self.store.counters.count("site_sync.repaired", by=each.differences)
                 log.warning(
                     "rows of the site differed and were repaired",
                     table=each.table,
@@ -252,10 +250,10 @@ class SiteSync:
 
 
 @asynccontextmanager
-async def open_sync(store: Store, settings: SiteSettings, count: Count) -> AsyncIterator[SiteSync]:
+async def open_sync(store: Store, settings: SiteSettings) -> AsyncIterator[SiteSync]:
     """Raises StartupError if a setting is wrong; the database itself may be unavailable."""
     if settings.database is None:
         raise StartupError("TRACKER_SITE__DATABASE is not set: the site's database, see docs/sync.md")
     mapping = load_mapping(settings.mapping)
     async with SiteDatabase(settings.database.get_secret_value(), settings.time_zone) as database:
-        yield SiteSync(store, database, mapping, count, settings.sync_seconds, settings.full_pass_hour)
+        yield SiteSync(store, database, mapping, settings.sync_seconds, settings.full_pass_hour)

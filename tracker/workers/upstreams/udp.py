@@ -105,7 +105,10 @@ class UdpTracker:
         """The tracker's address. Of several, the one whose last failure is the oldest."""
         now = self._monotonic()
         if not self._addresses or now - self._resolved_at > ADDRESS_SECONDS:
-            self._addresses, self._resolved_at = await _resolve(self._url.host, self._url.port), now
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(self._url.host, self._url.port, type=socket.SOCK_DGRAM)
+            self._addresses = list(dict.fromkeys((each[0], (str(each[4][0]), int(each[4][1]))) for each in found))
+            self._resolved_at = now
         return self._addresses[0]
 
     def _avoid(self, destination: Destination | None) -> None:
@@ -127,11 +130,6 @@ class UdpTracker:
                 )
                 self._sockets[family] = udp_socket
         return udp_socket
-
-
-async def _resolve(host: str, port: int) -> list[Destination]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-    return list(dict.fromkeys((each[0], (str(each[4][0]), int(each[4][1]))) for each in found))
 
 
 class _UdpSocket(asyncio.DatagramProtocol):

@@ -88,15 +88,11 @@ class WorkPolicy:
                     heappush(kept, entry)
                 else:
                     heappushpop(kept, entry)
-            if rehearsal is None:
-                await self._note(found.to_note)
+            for first in range(0, len(found.to_note) if rehearsal is None else 0, _NOTED):
+                await self.policy.states.note(found.to_note[first : first + _NOTED])
             begin, cost = min(end, begin + _LOOKED_AT), cost + found.cost
             await self.sleep(_PAUSE_SECONDS)
         return begin, [info_hash for _, _, info_hash in sorted(kept, reverse=True)]
-
-    async def _note(self, torrent_ids: Sequence[str]) -> None:
-        for begin in range(0, len(torrent_ids), _NOTED):
-            await self.policy.states.note(torrent_ids[begin : begin + _NOTED])
 
     async def _fill(
         self, project: Project, torrents: Sequence[InfoHash], after: Position, rehearsal: Rehearsal | None
