@@ -9,9 +9,8 @@ from tests.fake_time import FakeTime
 from tests.store.changes.test_changes import RULES
 from tests.store.harness import ALICE, Store, running, update
 from tests.waiting import in_background
-from tracker.store.jobs.lease import Lease
 from tracker.store.schema.keys import Keys
-from tracker.workers.webhooks import UPDATES_LEASE_SECONDS, FeedUpdates
+from tracker.workers.webhooks import FeedUpdates
 
 
 @pytest.fixture
@@ -27,8 +26,7 @@ async def recorded(store: Store) -> int:
 
 async def test_a_peer_is_recorded_at_most_once_in_so_many_seconds(store: Store) -> None:
     time = FakeTime()
-    lease = Lease(store.shards.main.scripts, "feed", "updates", UPDATES_LEASE_SECONDS, store.clock)
-    updates = FeedUpdates(store.changes, lambda: 5, lease, time.timer, time)
+    updates = FeedUpdates(store, lambda: 5, time.timer, time)
     await store.announce(update(1, "s", passkey=ALICE))
     found = []
     for _ in range(11):
@@ -41,14 +39,13 @@ async def test_a_peer_is_recorded_at_most_once_in_so_many_seconds(store: Store) 
 
 
 async def test_one_tracker_records_them(store: Store) -> None:
-    def worker(time: FakeTime, name: str) -> FeedUpdates:
-        lease = Lease(store.shards.main.scripts, "feed", "updates", UPDATES_LEASE_SECONDS, store.clock, name)
-        return FeedUpdates(store.changes, lambda: 5, lease, time.timer, time)
+    def worker(time: FakeTime) -> FeedUpdates:
+        return FeedUpdates(store, lambda: 5, time.timer, time)
 
     first, second = FakeTime(), FakeTime()
-    async with in_background(worker(first, "first").run()):
+    async with in_background(worker(first).run()):
         await first.pass_by(1)
-        async with in_background(worker(second, "second").run()):
+        async with in_background(worker(second).run()):
             await store.announce(update(1, "s", passkey=ALICE))
             await store.pass_time(1)
             await store.announce(update(1, "u", passkey=ALICE, uploaded=1))

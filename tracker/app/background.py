@@ -14,7 +14,6 @@ from tracker.core.scoring import Source
 from tracker.errors import ClientError
 from tracker.runtime.context import RuntimeContext
 from tracker.settings.types import queue_numbers
-from tracker.store.jobs.lease import Lease
 from tracker.store.jobs.records import DHT_LOOKUP, PROCESS_TORRENT, REPROCESS, SWEEP
 from tracker.store.store import Store
 from tracker.store.work.sizes import EVERY_SECONDS as SIZES_EVERY_SECONDS
@@ -40,7 +39,7 @@ from tracker.workers.unique_users import MarkerCleaner
 from tracker.workers.upstreams import ask_many, open_upstreams
 from tracker.workers.upstreams.upstream import Upstream
 from tracker.workers.users import AdoptionWorker, SiteUsers, UserSumsWorker
-from tracker.workers.webhooks import UPDATES_LEASE_SECONDS, FeedUpdates, WebhookWorker
+from tracker.workers.webhooks import FeedUpdates, WebhookWorker
 from tracker.workers.work import policy as work_policy
 from tracker.workers.work import verification as work_verification
 from tracker.workers.work.leases import LeaseWorker
@@ -87,7 +86,6 @@ async def open_background(
         jobs = _jobs(context, scorer, reaper, adoption, prober, look_up)
         webhooks = WebhookWorker(store, settings.changes.receivers)
         context.telemetry.gauge("webhook_lag_seconds", lambda: webhooks.lag_seconds)
-        lease = Lease(store.shards.main.scripts, "feed", "updates", UPDATES_LEASE_SECONDS, time.time)
         denied = partial(denied_prefixes, store.deny_list, lambda: live.current.clients.deny_list)
 
         async def remove() -> None:
@@ -100,7 +98,7 @@ async def open_background(
             LeaseWorker(store).run,
             webhooks.run,
             partial(sample_sizes, store),
-            FeedUpdates(store.changes, lambda: live.current.changes.updates_seconds, lease).run,
+            FeedUpdates(store, lambda: live.current.changes.updates_seconds).run,
             GeoIPUpdater(lambda: (live.current.geoip, live.current.geoip_file), store.counters.count, time.time).run,
             partial(forever, remove, REMOVE_SECONDS, "peers are not removed", sleep=until_next),
             *([scorer.run] if settings.scoring.enabled else ()),

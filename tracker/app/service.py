@@ -139,12 +139,17 @@ async def serve(
 
 
 async def retry_while_unavailable(operation: Callable[[], Awaitable[_Result]], patience: Patience) -> _Result:
-    """Returns what ``operation`` returns. Retries while the store is unavailable; raises StartupError after that."""
+    """Returns what ``operation`` returns. Retries while the store is unavailable. Raises StartupError after that, and
+    if the store refuses."""
     while True:
         try:
             return await operation()
         except StoreUnavailable as error:
             await patience.wait(StartupError(f"cannot start: {error}"))
+        except RedisError as error:
+            reason = refused_writes(error)
+            why = f"refuses writes: {reason}" if reason else "rejects a command that the tracker needs"
+            raise StartupError(f"the store {why}: {error}") from error
 
 
 async def _link(tokens: Tokens) -> str:
@@ -174,22 +179,13 @@ def _apply_settings(context: RuntimeContext, joins: JoinEvents, web: _Web, chang
 
 async def upgrade_store(store: Store, patience: Patience) -> str:
     """Checks the store's layout, and loads its secret. Upgrades an older layout, and returns what was done."""
-    try:
-        upgraded = await retry_while_unavailable(store.upgrade, patience)
-        await retry_while_unavailable(store.load_secret, patience)
-    except RedisError as error:
-        raise _rejected(error) from error
+    upgraded = await retry_while_unavailable(store.upgrade, patience)
+    await retry_while_unavailable(store.load_secret, patience)
     store.keep_checking_layout()
     if upgraded:
         entry = AuditEntry("tracker", "", "admin", "cli", "", "store.upgrade", details={"layout": upgraded})
         await store.audit.add(entry)
     return upgraded
-
-
-def _rejected(error: RedisError) -> StartupError:
-    reason = refused_writes(error)
-    refused = f"the store refuses writes: {reason}" if reason else "the store rejects a command that the tracker needs"
-    return StartupError(f"{refused}: {error}")
 
 
 async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
@@ -208,10 +204,7 @@ async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
         )
         for shard in store.shards
     ]
-    try:
-        await retry_while_unavailable(partial(store.shards.gather, store.start_shard, store.shards.all), patience)
-    except RedisError as error:
-        raise _rejected(error) from error
+    await retry_while_unavailable(partial(store.shards.gather, store.start_shard, store.shards.all), patience)
     await store.copy_access(store.shards.others)
     for shard in store.shards.others:
         shard.connection.on_reconnect(partial(store.copy_access, [shard]))

@@ -248,7 +248,6 @@ class StatusWorker:
         self._started = int(self.clock())
 
     async def run(self) -> None:
-        """Saves until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._save_nodes())
             tasks.create_task(forever(self._count_torrents, COUNT_SECONDS, sleep=self.sleep))

@@ -79,7 +79,6 @@ class LookupWorker:
         self._running = 0
 
     async def run(self) -> None:
-        """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             step = partial(self._begin_one, tasks)
             await forever(step, 0.0, "cannot read torrents to look up in the DHT", sleep=self.sleep)

@@ -351,7 +351,6 @@ class GeoIPUpdater:
         """The file of a source that refused, and when to ask again: its notes say that too, but not on a full disk."""
 
     async def run(self) -> None:
-        """Runs until cancelled."""
         await forever(self.step, None, sleep=lambda seconds: self.sleep(seconds * self._jitter))
 
     async def step(self) -> float:

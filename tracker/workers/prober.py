@@ -315,7 +315,14 @@ class Prober:
         """
         status = Status.SKIPPED
         if self._may_probe(endpoint):
-            status = await self._check(endpoint, info_hash, level, pieces, limited=not is_claimant)
+            asks, piece = level is Level.PIECE, None
+            if asks and pieces is not None:
+                piece = pieces.piece(self.randbelow(pieces.count))
+            if asks and (piece is None or piece.length > MAX_PIECE_LENGTH):
+                status = Status.UNKNOWN
+            else:
+                examination = Examination(info_hash, self._peer_id, pieces, piece)
+                status = await self._probe(endpoint, examination, limited=not is_claimant)
         self.count(f"probes.{status}")
         return status
 
@@ -328,19 +335,6 @@ class Prober:
 
     def _may_probe(self, endpoint: Endpoint) -> bool:
         return self.is_enabled() and self.is_target(endpoint)
-
-    async def _check(
-        self, endpoint: Endpoint, info_hash: InfoHash, level: Level, pieces: Pieces | None, *, limited: bool
-    ) -> Status:
-        piece = None
-        if level is Level.PIECE:
-            if pieces is None:
-                return Status.UNKNOWN
-            piece = pieces.piece(self.randbelow(pieces.count))
-            if piece.length > MAX_PIECE_LENGTH:
-                return Status.UNKNOWN
-        examination = Examination(info_hash, self._peer_id, pieces, piece)
-        return await self._probe(endpoint, examination, limited=limited)
 
     async def _probe(self, endpoint: Endpoint, examination: Examination | None, *, limited: bool) -> Status:
         oldest = self.monotonic() - RETRY_SECONDS

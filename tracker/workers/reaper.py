@@ -90,7 +90,6 @@ class Pace:
         return min(MAX_PAUSE_SECONDS, time_left * step / (left + step))
 
     def is_late(self, now: float, seconds: float) -> bool:
-        """Whether the round's time is over."""
         return now - self._began > seconds
 
 
@@ -176,7 +175,6 @@ class Reaper:
         return bool(self._since) and self.timer() - self._since > SWEEP_BEHIND * interval
 
     async def run(self) -> None:
-        """Runs until cancelled."""
         self._since = self.timer()
         self._sweep_now.set()
         loop = partial(forever, error_seconds=1.0, connection=self.connection)

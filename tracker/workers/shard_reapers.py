@@ -135,7 +135,6 @@ class ShardReapers:
         return self._leases.held
 
     async def run(self) -> None:
-        """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._leases.run(), name="leases of shards")
             tasks.create_task(send_heartbeats([self._main]), name="heartbeat of the main store")

@@ -93,7 +93,6 @@ class SiteUsers:
         self._cursor = b"0"
 
     async def run(self) -> None:
-        """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             channel = self.store.keys.channel("users")
             tasks.create_task(follow(self.store.connection, channel, self._compare, self.sleep))
@@ -140,7 +139,6 @@ class UserSumsWorker:
         await forever(self.round, PAUSE_SECONDS, sleep=self.sleep)
 
     async def round(self) -> None:
-        """Does what there is to do now."""
         held = [self.store.shards[number] for number in self.held()]
         for find, update in self._parts:
             for shard in await self._found(find, held):

@@ -24,7 +24,7 @@ import aiohttp
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.changes.changes import ChangePage, Changes
+from tracker.store.changes.changes import ChangePage
 from tracker.store.changes.webhooks import LEASE_SECONDS, WebhookState, receiver_of, webhook_id
 from tracker.store.jobs.lease import Lease
 from tracker.store.store import Store
@@ -174,22 +174,22 @@ _OFF_SECONDS = 60
 
 @dataclass(eq=False)
 class FeedUpdates:
-    """``seconds`` returns the setting, 0: off; ``lease``: one tracker does it; ``timer`` returns monotonic seconds."""
+    """``seconds`` returns the setting, 0: off; ``timer`` returns monotonic seconds. One tracker does it."""
 
-    changes: Changes
+    store: Store
     seconds: Callable[[], int]
-    lease: Lease
     timer: Callable[[], float] = time.monotonic
     sleep: Sleep = asyncio.sleep
 
     def __post_init__(self) -> None:
         self._recorded_at = self.timer()
+        self._lease = Lease(self.store.scripts, "feed", "updates", UPDATES_LEASE_SECONDS, self.store.clock)
 
     async def run(self) -> None:
-        await forever(self.step, _STEP_SECONDS, "updates are not recorded", lease=self.lease, sleep=self.sleep)
+        await forever(self.step, _STEP_SECONDS, "updates are not recorded", lease=self._lease, sleep=self.sleep)
 
     async def step(self) -> None:
         now = self.timer()
         if now >= self._recorded_at + (self.seconds() or _OFF_SECONDS):
             self._recorded_at = now
-            await self.changes.record_updates()
+            await self.store.changes.record_updates()

@@ -74,8 +74,6 @@ Acknowledge = Callable[[Sequence[OutboxBatch]], Awaitable[None]]
 
 
 class Receiver(Protocol):
-    """A service that takes samples."""
-
     name: str
     """Shown in the log; in lower case the prefix of the sender's counters."""
     timeout_seconds: float
@@ -205,17 +203,15 @@ class Sender:
         """Reports the results that the store does not know yet; also called when the store is back."""
         while self._unacknowledged:
             acknowledge, batches = entry = self._unacknowledged[0]
+            refused = None
             try:
                 await acknowledge(batches)
-            except RedisError:  # refused for good: the leases expire, and the samples are sent again
-                self._forget(entry)
-                raise
-            self._forget(entry)
-
-    def _forget(self, entry: tuple[Acknowledge, list[OutboxBatch]]) -> None:
-        # The call at a reconnect may have removed it meanwhile.
-        if self._unacknowledged and self._unacknowledged[0] is entry:
-            self._unacknowledged.popleft()
+            except RedisError as error:  # refused for good: the leases expire, and the samples are sent again
+                refused = error
+            if self._unacknowledged and self._unacknowledged[0] is entry:  # not removed at a reconnect meanwhile
+                self._unacknowledged.popleft()
+            if refused is not None:
+                raise refused
 
     def _pause(self, result: Result) -> None:
         self._count_as("failed")

@@ -20,7 +20,6 @@ _BYTES = {"ip": 16, "ipv4": 4, "ipv6": 16, "peer_id": 20, "info_hash": 20}
 
 def kind_of(column: Column[Any]) -> str:
     """``time``, ``flag``, ``number``, ``bytes`` or ``text``; empty: another one, which holds none of our values."""
-
     kinds = {
         types.Boolean: "flag",
         types.DateTime: "time",

@@ -67,7 +67,6 @@ class SiteDatabase:
 
     @cached_property
     def sync_table(self) -> Table:
-
         source = Column("source", String(64), primary_key=True)
         return Table(SYNC_TABLE, MetaData(), source, Column("position", String(255), nullable=False))
 
@@ -85,7 +84,6 @@ class SiteDatabase:
             return new.on_conflict_do_update(
                 index_elements=list(key), set_=_replacing(table, new.excluded, changed, lowered)
             )
-
         upsert = mysql_insert(table)
         kept = {name: table.c[name] for name in key[:1]}
         return upsert.on_duplicate_key_update(_replacing(table, upsert.inserted, changed, lowered) or kept)
@@ -101,7 +99,6 @@ class SiteDatabase:
 
     async def transaction(self, work: Callable[[AsyncConnection], Awaitable[_Result]]) -> _Result:
         """What ``work`` returns. It runs again after a deadlock or a lock timeout."""
-
         for attempt in range(1, _TRIES + 1):
             try:
                 async with asyncio.timeout(_STATEMENT_SECONDS), self.engine.begin() as connection:
@@ -213,7 +210,6 @@ class SiteDatabase:
 
     async def make_sync_table(self) -> None:
         """Makes the table of positions, unless it exists."""
-
         if SYNC_TABLE in await self.tables([SYNC_TABLE]):
             return
         columns = "source VARCHAR(64) NOT NULL PRIMARY KEY, position VARCHAR(255) NOT NULL"

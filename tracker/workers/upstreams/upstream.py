@@ -190,6 +190,5 @@ class Upstream:
 
 
 def _addresses(reply: AnnounceReply) -> list[Address]:
-    """The distinct addresses of the peers."""
     packed = ((reply.peers, ENDPOINT_LENGTH), (reply.peers6, ENDPOINT6_LENGTH))
     return list(dict.fromkeys(unmap(address) for peers, size in packed for address, _ in split_endpoints(peers, size)))
