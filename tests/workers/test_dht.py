@@ -9,7 +9,7 @@ from tests.store.harness import START, Store, endpoint, info_hash, update
 from tests.waiting import eventually, in_background
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht.node import DhtNode
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.workers.dht import (
     CHECK_SECONDS,
     FIRST_SAVE_SECONDS,

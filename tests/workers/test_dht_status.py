@@ -11,7 +11,7 @@ from tests.waiting import eventually
 from tracker.bittorrent import Address
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import ExternalAddress
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.store.dht.nodes import AnnouncedHash
 from tracker.store.dht.status import Mode, NodeStatus, Participation
 from tracker.workers.dht import COUNT_SECONDS, StatusWorker

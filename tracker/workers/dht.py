@@ -21,7 +21,7 @@ from tracker.dht.announced_peers import MAX_SAMPLES
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import is_usable
 from tracker.errors import StoreUnavailable
-from tracker.settings.dht import DhtSettings
+from tracker.settings.background import DhtSettings
 from tracker.store.client.scripts import Scripts
 from tracker.store.dht.nodes import LENGTHS, MAX_NODES, AnnouncedHash, DhtNodes, SavedNode
 from tracker.store.dht.status import NodeStatus, Participation
