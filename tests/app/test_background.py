@@ -60,7 +60,7 @@ async def background(store: Store) -> AsyncIterator[None]:
     """Runs nothing but jobs, so every effect comes from a job."""
     settings = Settings(scoring=ScoringSettings(enabled=False))
     context = RuntimeContext(store, LiveSettings(settings), Telemetry())
-    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
+    reaper = Reaper(store, store.shards.main, lambda: 3600, time.time)
     async with running(store.connection.watch), open_background(context, reaper, _ignore_peer, build_prober(context)):
         yield
 
@@ -72,7 +72,7 @@ def _ignore_peer(info_hash: InfoHash, address: Address) -> None:
 async def test_users_that_a_site_wrote_are_adopted_at_the_start_and_by_a_sweep(store: Store, jobs: Jobs) -> None:
     settings = Settings(scoring=ScoringSettings(enabled=False), users=UserSettings(private="required"))
     context = RuntimeContext(store, LiveSettings(settings), Telemetry())
-    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
+    reaper = Reaper(store, store.shards.main, lambda: 3600, time.time)
 
     async def adopted() -> bool:
         return await store.users.passkey_of("77") is not None
@@ -186,7 +186,7 @@ async def test_peers_found_in_the_dht_count_in_the_score(store: Store, jobs: Job
         assert await store.dht_torrents.save_result(info_hash(number), found, at, all_torrents=False)
     settings = Settings(scoring=ScoringSettings(enabled=False), dht=DhtSettings(enabled=True))
     context = RuntimeContext(store, LiveSettings(settings), Telemetry())
-    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
+    reaper = Reaper(store, store.shards.main, lambda: 3600, time.time)
     async with running(store.connection.watch), open_background(context, reaper, _ignore_peer, build_prober(context)):
         for number in (1, 2, 3):
             await complete(jobs, PROCESS_TORRENT, {"torrent_id": str(number)})
@@ -241,7 +241,7 @@ async def test_statsd_gets_the_current_numbers(store: Store) -> None:
         statsd = StatsDSettings(address=f"127.0.0.1:{receiver.getsockname()[1]}")
         live = LiveSettings(Settings(scoring=ScoringSettings(enabled=False), statsd=statsd))
         context = RuntimeContext(store, live, Telemetry())
-        reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
+        reaper = Reaper(store, store.shards.main, lambda: 3600, time.time)
         lines: list[bytes] = []
 
         async def arrived() -> bool:
@@ -262,7 +262,7 @@ async def test_connectable_peers_are_checked_where_the_setting_asks_for_it(store
     probe = ProbeSettings(enabled=True, connectable=True)
     live = LiveSettings(Settings(scoring=ScoringSettings(enabled=False), probe=probe))
     context = RuntimeContext(store, live, Telemetry())
-    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
+    reaper = Reaper(store, store.shards.main, lambda: 3600, time.time)
 
     async def checked() -> bool:
         return (await jobs.sizes(CHECK_CONNECTABLE))["completed"] > 0
@@ -276,7 +276,7 @@ async def test_probes_can_be_turned_on_without_a_restart(store: Store, jobs: Job
     """Then the prober is asked; it refuses an address of loopback."""
     live = LiveSettings(Settings(scoring=ScoringSettings(enabled=False)))
     context = RuntimeContext(store, live, Telemetry())
-    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
+    reaper = Reaper(store, store.shards.main, lambda: 3600, time.time)
     await store.users.add("7", ALICE)
     await seeding_project(store, verify="handshake")
     await claimed(store, "7")

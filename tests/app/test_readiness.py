@@ -31,7 +31,7 @@ async def monitored(
     url: str, *, work: bool = True, timer: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[tuple[Store, Reaper, Callable[[], list[str]]]]:
     store = Store(url, Keys("t:"), SwarmRules(), clock=time.time)  # type: ignore[arg-type]
-    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: INTERVAL, time.time, timer)
+    reaper = Reaper(store, store.shards.main, lambda: INTERVAL, time.time, timer)
     store.connection.on_reconnect(reaper.on_reconnect)
     try:
         async with AsyncExitStack() as stack:

@@ -121,10 +121,7 @@ async def tracker(nodes: Cluster) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def reaping(store: Store) -> AsyncIterator[None]:
     """Reapers of all shards, until the block ends."""
-    reapers = [
-        Reaper(store.reapings[each], each.connection, each.keys, store.counters, lambda: 5.0, time.time)
-        for each in store.shards
-    ]
+    reapers = [Reaper(store, each, lambda: 5.0, time.time) for each in store.shards]
     for each, reaper in zip(store.shards, reapers, strict=True):
         each.connection.on_reconnect(reaper.on_reconnect)
     async with in_background(*(each.run() for each in reapers)):

@@ -53,9 +53,7 @@ async def tracker_on(
 
 @asynccontextmanager
 async def working(store: Store, interval: float = REAP_INTERVAL) -> AsyncIterator[Reaper]:
-    reaper = Reaper(
-        store.reaping, store.connection, store.keys, store.counters, lambda: interval, time.time, wait=Rest()
-    )
+    reaper = Reaper(store, store.shards.main, lambda: interval, time.time, wait=Rest())
     store.connection.on_reconnect(reaper.on_reconnect)
     async with in_background(reaper.run(), store.connection.watch()):
         yield reaper
@@ -413,7 +411,7 @@ async def test_removals_by_the_sweep_are_counted_as_such(any_server: Server, use
     async with tracker_on(any_server.url, users, reap=False) as store:
         await join(store, 1)
         await store.redis.expire(timeout_key(store.keys, 1, peer_id(1)), 0)
-        reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 60, store.clock)
+        reaper = Reaper(store, store.shards.main, lambda: 60, store.clock)
         assert (reaper.swept_at, reaper.sweep_behind, reaper.due_behind_seconds) == (0, False, 0)
         await store.redis.delete(timeout_key(store.keys, 1, peer_id(1)))
         await reaper.sweep_once(hurry=True)

@@ -35,8 +35,8 @@ async def test_a_hurried_sweep_takes_a_third_of_the_stores_time(store: Store) ->
     """At most, between two calls."""
     for peer in range(PEERS):
         await store.announce(update(peer, "s"))
-    timed = Timed(store.reaping)
-    reaper = Reaper(timed, store.connection, store.keys, store.counters, lambda: 60, store.clock)  # type: ignore[arg-type]
+    reaper, timed = Reaper(store, store.shards.main, lambda: 60, store.clock), Timed(store.reaping)
+    reaper.reaping = timed  # type: ignore[assignment]
     began = asyncio.get_running_loop().time()
     await reaper.sweep_once(hurry=True)
     taken = asyncio.get_running_loop().time() - began
@@ -56,16 +56,7 @@ class Waiting:
         self._meanwhile = meanwhile
         self.pauses: list[float] = []
         self.behind = False
-        self.reaper = Reaper(
-            store.reaping,
-            store.connection,
-            store.keys,
-            store.counters,
-            lambda: INTERVAL,
-            store.clock,
-            timer=self.timer,
-            wait=self.wait,
-        )
+        self.reaper = Reaper(store, store.shards.main, lambda: INTERVAL, store.clock, timer=self.timer, wait=self.wait)
 
     async def wait(self, event: asyncio.Event, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -128,7 +119,7 @@ async def test_a_late_round_is_logged_once(store: Store) -> None:
 async def test_a_requested_round_shortens_the_pauses_of_the_current_one(store: Store) -> None:
     """As after an outage."""
     await join_many(store, 0, 400)
-    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 86_400, store.clock)
+    reaper = Reaper(store, store.shards.main, lambda: 86_400, store.clock)
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         tasks.create_task(reaper.sweep_once(hurry=False))
         await store.redis.ping()
@@ -139,7 +130,7 @@ async def test_a_requested_round_shortens_the_pauses_of_the_current_one(store: S
 async def test_a_new_interval_counts_from_its_change_on(store: Store) -> None:
     """A shorter interval does not make a sweep late that began under the longer one."""
     interval, timer = 3600, Clock()
-    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: interval, store.clock, timer)
+    reaper = Reaper(store, store.shards.main, lambda: interval, store.clock, timer)
     await reaper.sweep_once(hurry=True)
     timer.now += 3600
     interval = 60
@@ -151,7 +142,7 @@ async def test_a_new_interval_counts_from_its_change_on(store: Store) -> None:
 async def test_a_step_of_the_clock_makes_no_sweep_late(store: Store) -> None:
     """The tracker stays ready."""
     timer = Clock()
-    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 60, store.clock, timer)
+    reaper = Reaper(store, store.shards.main, lambda: 60, store.clock, timer)
     await reaper.sweep_once(hurry=True)
     store.clock.now += 7200
     assert not reaper.sweep_behind

@@ -340,10 +340,8 @@ async def test_the_reaper_sweeps_denied_clients_that_a_site_wrote(store: Store) 
     for is_enabled, peers in ((False, 2), (True, 1)):
         for shard in store.shards:
             await Reaper(
-                store.reapings[shard],
-                shard.connection,
-                shard.keys,
-                store.counters,
+                store,
+                shard,
                 lambda: 0.0,
                 store.clock,
                 denied=partial(denied_prefixes, store.deny_list, partial(bool, is_enabled)),

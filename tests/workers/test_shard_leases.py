@@ -21,7 +21,7 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 
 
 def keeper(store: Store, time: FakeTime, name: str) -> LeaseKeeper:
-    return LeaseKeeper(store.scripts, store.shards, name, lambda: START + time.now, time)
+    return LeaseKeeper(store, name, lambda: START + time.now, time)
 
 
 async def test_two_trackers_share_the_shards(store: Store) -> None:

@@ -24,30 +24,15 @@ async def store_on(url: str, prefix: str, clock: Clock | None = None) -> AsyncIt
 
 
 def reapers_of(store: Store, name: str) -> ShardReapers:
-    reapers = [
-        Reaper(store.reapings[shard], shard.connection, shard.keys, store.counters, lambda: 1.0, time.time)
-        for shard in store.shards
-    ]
-    leases = LeaseKeeper(store.scripts, store.shards, name, time.time)
+    reapers = [Reaper(store, shard, lambda: 1.0, time.time) for shard in store.shards]
+    leases = LeaseKeeper(store, name, time.time)
     return ShardReapers(reapers, store.reaping, leases)
 
 
 async def test_a_pause_of_all_shards_is_logged_once_with_its_end(redis_url: str, prefix: str) -> None:
     async with store_on(redis_url, prefix) as store:
         clock, pauses = store.clock, Pauses()
-        reapers = [
-            Reaper(
-                store.reapings[shard],
-                shard.connection,
-                shard.keys,
-                store.counters,
-                lambda: 1.0,
-                clock,
-                clock,
-                pauses=pauses,
-            )
-            for shard in store.shards
-        ]
+        reapers = [Reaper(store, shard, lambda: 1.0, clock, clock, pauses=pauses) for shard in store.shards]
         for reaper in reapers:
             await reaper.send_heartbeat()
         clock.now = START + 600

@@ -31,11 +31,8 @@ class Tracker:
     """The background work of one tracker."""
 
     def __init__(self, store: Store, name: str, time: FakeTime) -> None:
-        self.leases = LeaseKeeper(store.scripts, store.shards, name, lambda: START + time.now, time)
-        self._reapers = [
-            Reaper(store.reapings[shard], shard.connection, shard.keys, store.counters, lambda: 300.0, time.timer)
-            for shard in store.shards
-        ]
+        self.leases = LeaseKeeper(store, name, lambda: START + time.now, time)
+        self._reapers = [Reaper(store, shard, lambda: 300.0, time.timer) for shard in store.shards]
         self._users = UserSumsWorker(store, lambda: self.leases.held, time)
 
     async def work(self) -> None:

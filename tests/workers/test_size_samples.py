@@ -37,7 +37,7 @@ async def test_peers_are_sampled_by_family_and_protocol_once_the_sweep_has_count
         await store.announce(update(peer, "s", bytes_left=bytes_left, form=form, endpoint=where))
     assert await sample_once(store)
     assert set(await sampled(store)) == set(SAMPLED)
-    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 2700, store.clock)
+    reaper = Reaper(store, store.shards.main, lambda: 2700, store.clock)
     await reaper.sweep_once(hurry=True)
     assert 8000 < await store.redis.ttl(store.keys.peer_counts()) <= 8100  # three reap intervals
     assert await sample_once(store)

@@ -193,10 +193,8 @@ async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
     store, pauses = context.store, Pauses()
     reapers = [
         Reaper(
-            store.reapings[shard],
-            shard.connection,
-            shard.keys,
-            store.counters,
+            store,
+            shard,
             lambda: context.live.current.reaper.interval_seconds,
             time.time,
             denied=partial(denied_prefixes, store.deny_list, lambda: context.live.current.clients.deny_list),
@@ -212,7 +210,7 @@ async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
         shard.connection.on_reconnect(each.on_reconnect)
     reaper: AnyReaper = reapers[0]
     if store.shards.others:
-        leases = LeaseKeeper(store.scripts, store.shards, secrets.token_hex(8), time.time)
+        leases = LeaseKeeper(store, secrets.token_hex(8), time.time)
         reaper = ShardReapers(reapers, store.reaping, leases)
     context.telemetry.gauge("due_behind_seconds", lambda: reaper.due_behind_seconds)
     context.telemetry.gauge("swept_at", lambda: reaper.swept_at)

@@ -22,10 +22,8 @@ from functools import partial
 from redis.exceptions import ResponseError
 
 from tracker.store.access.client_lists import STALE_SECONDS
-from tracker.store.client.connection import Connection
 from tracker.store.client.server_info import request_expiry_events
-from tracker.store.schema.keys import Keys
-from tracker.store.stats.counters import Counters
+from tracker.store.sharding.shards import Shard
 from tracker.store.store import Store
 from tracker.store.swarms.codec import DUE_STEP_SECONDS
 from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, NO_PEERS, Reaping
@@ -114,10 +112,8 @@ class Reaper:
     """``reap_interval`` returns the reap interval (s), ``clock`` epoch seconds, ``timer`` monotonic seconds. ``wait``
     waits for an event, or so many seconds of ``timer``. ``denied`` returns the prefixes of denied clients."""
 
-    reaping: Reaping
-    connection: Connection
-    keys: Keys
-    counters: Counters
+    store: Store
+    shard: Shard
     reap_interval: Callable[[], float]
     clock: Callable[[], float]
     timer: Callable[[], float] = time.monotonic
@@ -126,6 +122,7 @@ class Reaper:
     pauses: Pauses = field(default_factory=Pauses)
 
     def __post_init__(self) -> None:
+        self.reaping, self.connection = self.store.reapings[self.shard], self.shard.connection
         self._interval = self.reap_interval()
         self._since = 0.0
         """When the last round ended, the reaper started or the interval changed, by the timer; 0: not yet."""
@@ -203,7 +200,7 @@ class Reaper:
             await asyncio.sleep(_FORBIDDEN_SECONDS)
 
     async def _receive(self) -> None:
-        prefix = self.connection.keyspace_channel(self.keys.timeouts())
+        prefix = self.connection.keyspace_channel(self.shard.keys.timeouts())
         skip = len(prefix.encode())
         try:
             async with self.connection.subscription(patterns=[f"{prefix}*"]) as messages:
@@ -258,7 +255,7 @@ class Reaper:
                 first += seen
                 self._count(reaped, "due")
                 for _ in range(reaped):
-                    self.counters.observe("reap_lag_seconds", self.clock() - deadline)
+                    self.store.counters.observe("reap_lag_seconds", self.clock() - deadline)
         return last
 
     # Sweep
@@ -324,10 +321,10 @@ class Reaper:
     def _count_sweep(self, reaped: int, repairs: int, forgotten: int) -> None:
         self._count(reaped, "sweep")
         if repairs:
-            self.counters.count("repairs", by=repairs)
+            self.store.counters.count("repairs", by=repairs)
             log.error("sweep repaired inconsistent swarms", repairs=repairs)
         if forgotten:
-            self.counters.count("forgotten", by=forgotten)
+            self.store.counters.count("forgotten", by=forgotten)
 
     # Heartbeat
 
@@ -354,7 +351,7 @@ class Reaper:
     def _count(self, reaped: int, cause: str) -> None:
         if reaped:
             self._reaped += reaped
-            self.counters.count("reaps", f"reaps.{cause}", by=reaped)
+            self.store.counters.count("reaps", f"reaps.{cause}", by=reaped)
 
     async def _summarize(self) -> None:
         if self._reaped:

@@ -10,9 +10,8 @@ from functools import partial
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.scripts import Scripts
 from tracker.store.jobs.lease import Lease
-from tracker.store.sharding.shards import Shards
+from tracker.store.store import Store
 from tracker.store.swarms.reaping import Reaping
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever
@@ -25,16 +24,14 @@ log = Logger("tracker.shards")
 
 
 class LeaseKeeper:
-    """Takes and renews the leases of as many shards as are this tracker's share. Leases are in the shards; ``scripts``
-    are of the main prefix, where the trackers that share them have leases too. ``token`` names this tracker; ``clock``
-    returns epoch seconds. A shard that does not answer keeps its state: no other tracker can take it then."""
+    """Takes and renews the leases of as many shards as are this tracker's share. Leases are in the shards; in the main
+    prefix the trackers that share them have leases too. ``token`` names this tracker; ``clock`` returns epoch seconds.
+    A shard that does not answer keeps its state: no other tracker can take it then."""
 
-    def __init__(
-        self, scripts: Scripts, shards: Shards, token: str, clock: Callable[[], float], sleep: Sleep = asyncio.sleep
-    ) -> None:
-        self._shards = shards
+    def __init__(self, store: Store, token: str, clock: Callable[[], float], sleep: Sleep = asyncio.sleep) -> None:
+        self._shards = shards = store.shards
         self._sleep = sleep
-        self._listed = Lease(scripts, "trackers", token, LEASE_SECONDS, clock, token)
+        self._listed = Lease(store.scripts, "trackers", token, LEASE_SECONDS, clock, token)
         self._leases = [Lease(shard.scripts, "shard", "background", LEASE_SECONDS, clock, token) for shard in shards]
         self._trackers = 1
         self.taken = [asyncio.Event() for _ in shards]

@@ -221,9 +221,7 @@ async def test_peers_by_family_and_protocol_are_the_sums_of_all_shards(registere
         await registered.announce(announce._replace(info_hash=info_hash))
     for shard in registered.shards:
         assert await read_peer_counts(registered.shards) is None
-        reaper = Reaper(
-            registered.reapings[shard], shard.connection, shard.keys, registered.counters, lambda: 60, registered.clock
-        )
+        reaper = Reaper(registered, shard, lambda: 60, registered.clock)
         await reaper.sweep_once(hurry=True)
     assert await read_peer_counts(registered.shards) == PeerCounts(
         leechers=SHARDS, leechers_v4=SHARDS - 1, leechers_v6=1, leechers_udp=1

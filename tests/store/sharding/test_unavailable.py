@@ -396,11 +396,8 @@ async def test_background_work_passes_over_unavailable_shards(group: Cluster) ->
     node, unavailable = without_main(group)
     async with store_at(group.url) as store:
         await fill(store)
-        reapers = [
-            Reaper(store.reapings[shard], shard.connection, shard.keys, store.counters, lambda: 3600.0, time.time)
-            for shard in store.shards
-        ]
-        leases = LeaseKeeper(store.scripts, store.shards, "me", time.time)
+        reapers = [Reaper(store, shard, lambda: 3600.0, time.time) for shard in store.shards]
+        leases = LeaseKeeper(store, "me", time.time)
         together = ShardReapers(reapers, store.reaping, leases)
         readiness = partial(find_problems, store.shards)
         await leases.round()
