@@ -21,9 +21,9 @@ import stat
 import tarfile
 import zlib
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import gettempdir
@@ -75,12 +75,8 @@ class Source:
     name: str
     urls: tuple[str, ...]
     checksum: str = ""
-    login: str = ""
-    """The header Authorization, which is not sent on to other hosts."""
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": self.login} if self.login else {}
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Authorization, which is not sent on to other hosts."""
 
 
 def source_of(settings: GeoIPSettings, now: float, dbip: str = "", maxmind: str = "") -> Source | None:
@@ -96,7 +92,7 @@ def source_of(settings: GeoIPSettings, now: float, dbip: str = "", maxmind: str 
         raise ClientError(f"{name} needs TRACKER_GEOIP__ACCOUNT_ID and TRACKER_GEOIP__LICENCE_KEY")
     url = f"{maxmind or MAXMIND}/{name.removeprefix('maxmind:')}/download?suffix=tar.gz"
     login = f"{settings.account_id}:{settings.licence_key.get_secret_value()}"
-    return Source(name, (url,), f"{url}.sha256", f"Basic {b64encode(login.encode()).decode()}")
+    return Source(name, (url,), f"{url}.sha256", {"Authorization": f"Basic {b64encode(login.encode()).decode()}"})
 
 
 def shared_notes(source: str) -> Path | None:
@@ -359,7 +355,12 @@ class GeoIPUpdater:
         if settings.source is None or file is None:
             return CHECK_SECONDS
         try:
-            if await self._update(settings, file, self.shared(settings.source)):
+            shared = self.shared(settings.source)
+            updated = shared is not None and await asyncio.to_thread(copy_fetched, file, shared)
+            if not updated and self._is_due(file, shared):
+                source = source_of(settings, self.clock())
+                updated = source is not None and await self.fetch(source, file, self.clock(), shared=shared)
+            if updated:
                 log.info("geoip database updated", source=settings.source)
         except OthersUpdate:
             return BUSY_SECONDS
@@ -368,14 +369,6 @@ class GeoIPUpdater:
             self.count("geoip.failed")
             log.warning("geoip database not updated", source=settings.source, error=str(error))
         return CHECK_SECONDS
-
-    async def _update(self, settings: GeoIPSettings, file: Path, shared: Path | None) -> bool:
-        if shared is not None and await asyncio.to_thread(copy_fetched, file, shared):
-            return True
-        if not self._is_due(file, shared):
-            return False
-        source = source_of(settings, self.clock())
-        return source is not None and await self.fetch(source, file, self.clock(), shared=shared)
 
     def _is_due(self, file: Path, shared: Path | None) -> bool:
         """Times that are too far ahead were noted before the clock was set back."""

@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import Column, Table, UniqueConstraint, types
 from sqlalchemy.dialects.mysql import TIMESTAMP as MYSQL_TIMESTAMP
 
-from tracker.wire.peer_id import client_name
 from tracker.workers.site.mapping import SiteMapping, TableMapping, is_time
 
 Encode = Callable[[Any], Any]
@@ -98,13 +97,6 @@ def _number_encoder(column: Column[Any]) -> Encode:
 def _moment(epoch: int, zone: tzinfo, *, aware: bool) -> datetime:
     found = datetime.fromtimestamp(epoch, zone)
     return found if aware else found.replace(tzinfo=None)
-
-
-def with_agent(row: dict[str, Any]) -> dict[str, Any]:
-    """Peers of clients without a user agent get the name of their client."""
-    if not row.get("agent") and "peer_id" in row:
-        row["agent"] = client_name(row["peer_id"])
-    return row
 
 
 def problems(mapping: SiteMapping, tables: Mapping[str, Table]) -> list[str]:

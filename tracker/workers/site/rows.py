@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tracker.store.changes.changes import Change
 from tracker.store.store import Store
 from tracker.store.users.site_rows import ROWS_A_CALL, PeerOnTorrent, SiteRow, UserOnTorrent
-from tracker.workers.site.columns import with_agent
+from tracker.wire.peer_id import client_name
 from tracker.workers.site.mapping import Rows, SiteMapping
 from tracker.workers.site.writer import Key, TableWriter, Written
 
@@ -82,8 +82,9 @@ class RowReader:
             self._tried[user_id] = max(self._tried.get(user_id, 0), row["first_announce"])
 
     async def _peers(self, named: Mapping[PeerOnTorrent, OfPeer]) -> list[SiteRow]:
-        found = [with_agent(row) for row in await self._store.site_rows.peers(list(named))]
+        found = await self._store.site_rows.peers(list(named))
         for row in found:
+            row["agent"] = row.get("agent") or client_name(row["peer_id"])
             if row["ip"] is None:
                 peer = PeerOnTorrent(str(row["torrent_id"]), row["peer_id"].hex())
                 row.update(_addresses(named[peer].endpoints))

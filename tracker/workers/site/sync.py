@@ -84,20 +84,18 @@ class SiteSync:
                 log.info("site sync works again")
                 self._note(error="")
         except (SiteError, TimeoutError) as error:
-            self._fail(str(error) or "the site's database does not answer")
+            reason = str(error) or "the site's database does not answer"
+            self.store.counters.count("site_sync.errors")
+            self._pass, self._writers = None, []  # the site may change its tables meanwhile
+            if reason != self.state.error:
+                log.error("site sync failed, trying again", reason=reason)
+            self._note(error=reason)
         self._note(at=int(self.clock()))
         await self.store.site_rows.save_state(self.state)
         return more
 
     def _note(self, **changed: int | str) -> None:
         self.state = replace(self.state, **changed)  # type: ignore[arg-type]
-
-    def _fail(self, reason: str) -> None:
-        self.store.counters.count("site_sync.errors")
-        self._pass, self._writers = None, []  # the site may change its tables meanwhile
-        if reason != self.state.error:
-            log.error("site sync failed, trying again", reason=reason)
-        self._note(error=reason)
 
     async def round(self) -> bool:
         """Writes what has changed since the last round. Returns whether more waits. Raises SiteError."""
@@ -119,7 +117,13 @@ class SiteSync:
         """Reads which columns the site's tables have, unless that was done. Raises SiteError with what is wrong."""
         if not self._writers:
             writers = await open_writers(self.database, self.mapping)
-            await self._check_store()
+            known = (await self.database.positions([STORE])).get(STORE)
+            if known is None:
+                raise SiteError("the site's database is not moved in yet: run tracker sync import")
+            if known != await self.store_id():  # the site's additions are those of one store
+                raise SiteError(
+                    "the site's database belongs to another store (was this one emptied?): run tracker sync import"
+                )
             self._writers = writers
 
     async def collect(self, position: str) -> tuple[Named, str, bool, bool]:
@@ -206,16 +210,6 @@ class SiteSync:
                 return
         self._pass = None
         self._tell_pass(comparison)
-
-    async def _check_store(self) -> None:
-        """The site's additions are those of one store."""
-        known = (await self.database.positions([STORE])).get(STORE)
-        if known is None:
-            raise SiteError("the site's database is not moved in yet: run tracker sync import")
-        if known != await self.store_id():
-            raise SiteError(
-                "the site's database belongs to another store (was this one emptied?): run tracker sync import"
-            )
 
     async def importing(self, *, again: bool, dry_run: bool) -> SiteImport:
         """Raises SiteError with what is wrong with the site's tables."""
