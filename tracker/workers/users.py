@@ -7,7 +7,7 @@ changes of programs, of trackers that ended meanwhile, and of shards that were u
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tracker.store.sharding.shards import Shard
@@ -141,19 +141,12 @@ class UserSumsWorker:
     async def round(self) -> None:
         held = [self.store.shards[number] for number in self.held()]
         for find, update in self._parts:
-            for shard in await self._found(find, held):
+            there = [shard for shard in held if not shard.connection.unavailable]
+            found = await survive(find(there)) if there else there
+            for shard in there if found is None else found:  # all, if one cannot be asked
                 await survive(update(shard), _NOT_UPDATED)
         if self.store.shards[0] in held:  # one tracker walks through all users
             await survive(self._walk(), _NOT_UPDATED)
-
-    @staticmethod
-    async def _found(
-        find: Callable[[Sequence[Shard]], Awaitable[list[Shard]]], held: Sequence[Shard]
-    ) -> Sequence[Shard]:
-        """What ``find`` returns for the shards that are there; all of these if one cannot be asked."""
-        there = [shard for shard in held if not shard.connection.unavailable]
-        found = await survive(find(there)) if there else there
-        return there if found is None else found
 
     async def _save_changed(self, shard: Shard) -> None:
         if not self.store.shards.unavailable:  # a sum needs all of them
