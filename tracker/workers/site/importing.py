@@ -117,6 +117,7 @@ class SiteImport:
             yield done
         if not self.dry_run:
             await self.database.record({_peers_source(table): _END})
+        yield done
 
     async def _pages(
         self, mapping: ImportMapping, position: str
