@@ -40,6 +40,7 @@ from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 from tracker.store.swarms.swarms import AllSwarms
 from tracker.store.torrents.torrents import Torrents
+from tracker.store.users.copies import UserCopies
 from tracker.workers.jobs import JobWorker, Queue
 from tracker.workers.scorer import Scorer
 
@@ -151,7 +152,7 @@ async def announce(store: Store, meter: Meter) -> int:
     rules = SwarmRules(new_per_address_hour=10**9, new_per_network_hour=10**9)
     live, shards = LiveRules(rules), store.shards
     reapings = {shard: Reaping(shard, shards, live, time.time) for shard in shards}
-    swarms = AllSwarms(shards, reapings, live, AnnounceCounts(shards), time.time)
+    swarms = AllSwarms(shards, reapings, live, AnnounceCounts(shards), time.time, UserCopies(shards, reapings).bring)
     joins = [_join(number) for number in range(JOINS)]
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(swarms.run())

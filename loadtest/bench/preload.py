@@ -16,6 +16,7 @@ from tracker.store.swarms.codec import EVENT_CODES, PeerUpdate, Refused
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 from tracker.store.swarms.swarms import AllSwarms, Outcome
+from tracker.store.users.copies import UserCopies
 from tracker.system.event_loop import running
 
 _AT_ONCE = 640
@@ -29,7 +30,9 @@ async def preload(url: str, peers: Sequence[Peer], timeout_seconds: float | Call
     rules = LiveRules(SwarmRules(new_per_address_hour=10**9, new_per_network_hour=10**9))
     shards = Shards.under(connection, Keys().prefix, 1)
     reapings = {shard: Reaping(shard, shards, rules, time.time) for shard in shards}
-    swarms = AllSwarms(shards, reapings, rules, AnnounceCounts(shards), time.time, _AT_ONCE)
+    swarms = AllSwarms(
+        shards, reapings, rules, AnnounceCounts(shards), time.time, UserCopies(shards, reapings).bring, _AT_ONCE
+    )
     try:
         async with running(swarms.run):
             for first in range(0, len(peers), _AT_ONCE):

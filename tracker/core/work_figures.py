@@ -11,7 +11,7 @@ from tracker.core.work_holdings import average_seeders
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent
 from tracker.store.work import periods
-from tracker.store.work.log import LogEntry, finished_claim
+from tracker.store.work.log import FinishedClaim
 from tracker.store.work.records import Project
 from tracker.store.work.statistics import Board, ChartPoint, ProjectStatistics, Rank
 
@@ -182,9 +182,8 @@ class WorkFigures:
         """The log after the entry ``id``, the oldest first."""
         return await self._shown(project, await self._store.work.log.after(project.name, id, count))
 
-    async def _shown(self, project: Project, entries: Sequence[LogEntry]) -> list[Finished]:
+    async def _shown(self, project: Project, claims: Sequence[FinishedClaim]) -> list[Finished]:
         """With the names of users and torrents. Leaves out items that are private torrents, or no longer registered."""
-        claims = [finished_claim(entry) for entry in entries]
         names = await self._names(project, {claim.claimant for claim in claims})
         titles = {claim.item: "" for claim in claims}
         if project.kind == "seeding":

@@ -42,7 +42,7 @@ from tracker.store.stats.unique_users import UniqueRules, UniqueUsers
 from tracker.store.swarms.all_peers import AllPeers
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.connect_checks import ConnectChecks
-from tracker.store.swarms.reaping import Reaping, Removals, SocketProcess
+from tracker.store.swarms.reaping import Reaping, SocketProcess
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 from tracker.store.swarms.swarms import AllSwarms
 from tracker.store.torrents.hybrids import Hybrids
@@ -112,7 +112,7 @@ class Store(UserParts):
         self.secret = b""  # all trackers on this store share it; empty until load_secret or use_secret
         self.announce_counts = AnnounceCounts(shards)
         self.swarms = AllSwarms(
-            shards, self.reapings, rules, self.announce_counts, clock, options.max_waiting, self.user_copies.bring
+            shards, self.reapings, rules, self.announce_counts, clock, self.user_copies.bring, options.max_waiting
         )
         self.torrents = Torrents(shards, clock)
         self.hybrids = Hybrids(shards)
@@ -122,8 +122,7 @@ class Store(UserParts):
         )
         self.allow_list = AllowList(shards)
         self.allow_list_cache = AllowListCache(self.allow_list, timer)
-        self.removals = Removals(shards)
-        self.deny_list = DenyList(shards, self.removals.begin, self.removals.end)
+        self.deny_list = DenyList(shards)
         self.deny_list_cache = DenyListCache(self.deny_list)
         self.connect_checks = ConnectChecks(shards.main, clock)
         self.all_peers = AllPeers(shards, self.connect_checks)

@@ -26,7 +26,7 @@ from tracker.store.client.server_info import request_expiry_events
 from tracker.store.sharding.shards import Shard
 from tracker.store.store import Store
 from tracker.store.swarms.codec import DUE_STEP_SECONDS
-from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, NO_PEERS, Reaping
+from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, NO_PEERS, Reaping, pending_removals
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever, until_next, wait_for
 
@@ -377,7 +377,7 @@ async def remove_once(
 ) -> int:
     """Removes all peers that are to be removed now; returns their number. ``denied`` returns the prefixes of denied
     clients; ``held`` are the numbers of the shards that are this tracker's."""
-    pending = await store.removals.pending(held)
+    pending = await pending_removals(store.shards, held)
     if any(entry.startswith("client:") for entries in pending.values() for entry in entries):
         await sleep(STALE_SECONDS)  # until then a process may admit a client that it knows as allowed
     prefixes = await denied() if pending else ()

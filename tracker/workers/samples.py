@@ -125,11 +125,11 @@ async def clean_counters(counters: Counters, now: float, page_size: int = PAGE) 
     in several trackers at once. Raises StoreUnavailable and redis.exceptions.RedisError."""
     removed = entries = 0
     for precision in due_precisions(now):
-        async for page in counters.clean(precision, page_size):
-            removed += page.slices
-            entries += page.entries
-            if page.wrong:
-                log.error("counters with a wrong key type in the store", keys=page.wrong)
+        async for slices, names, wrong in counters.clean(precision, page_size):
+            removed += slices
+            entries += names
+            if wrong:
+                log.error("counters with a wrong key type in the store", keys=wrong)
             await asyncio.sleep(0)
     if removed:
         log.debug("removed old slices", slices=removed, counters=entries)

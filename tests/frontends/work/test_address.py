@@ -49,7 +49,7 @@ class Volunteers:
         return claim.state if claim is not None else "none"
 
     async def done(self) -> list[str]:
-        return [entry.fields["by"] for entry in await self.site.store.work.log.newest("proj")]
+        return [entry.claimant for entry in await self.site.store.work.log.newest("proj")]
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ async def test_a_report_asks_for_the_verification_now(one_claim: Site) -> None:
     for _ in range(2):
         assert (await one_claim.ask("/seeds/done", body)).text == "OK\n"
     (entry,) = await one_claim.store.work.log.newest("seeds")
-    assert (entry.fields["by"], entry.fields["seconds"]) == ("7", "86400")
+    assert (entry.claimant, entry.seconds) == ("7", 86400)
 
 
 async def test_what_was_finished_is_kept_while_it_is_seeded(one_claim: Site) -> None:

@@ -80,8 +80,8 @@ async def test_seesaw_claims_an_item_and_reports_it(site: Site, seesaw: dict[str
     assert "Received item 'one' from tracker" in ended.log and "Tracker confirmed item 'one'" in ended.log
     assert set(ended.properties) == {"item_name", "token", "lease_ends", "stats", "data_dir"}
     (entry,) = await site.store.work.log.newest("proj")
-    assert entry.fields["bytes"] == '{"data":1234}' and entry.fields["id"] == '{"sum":"abc"}'
-    assert entry.fields["ua"] == "ArchiveTeam Warrior/0.10.3"
+    assert entry.bytes == {"data": 1234} and entry.note == '{"sum":"abc"}'
+    assert entry.user_agent == "ArchiveTeam Warrior/0.10.3"
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ async def test_seesaw_uploads_where_the_tracker_says(site: Site, seesaw: dict[st
     assert ended.state == "completed", ended.log
     assert received == {"/volunteer_1/one.warc": b"data of one"}
     (entry,) = await site.store.work.log.newest("proj")
-    assert (entry.fields["item"], entry.fields["bytes"]) == ("one", '{"data":11}')
+    assert (entry.item, entry.bytes) == ("one", {"data": 11})
 
 
 @pytest.mark.long

@@ -40,7 +40,7 @@ async def lossy(store: Store, server: Server) -> AsyncIterator[Lossy]:
         late: asyncio.Queue[Join] = asyncio.Queue()
         shards = one_shard(connection, store.keys.prefix)
         reapings = {shard: Reaping(shard, shards, store.rules, store.clock) for shard in shards}
-        swarms = AllSwarms(shards, reapings, store.rules, AnnounceCounts(shards), store.clock)
+        swarms = AllSwarms(shards, reapings, store.rules, AnnounceCounts(shards), store.clock, store.user_copies.bring)
         try:
             async with in_background(swarms.run(lambda *join: late.put_nowait(join)), connection.watch()):
                 yield swarms, proxy, late

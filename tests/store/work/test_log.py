@@ -68,11 +68,11 @@ async def test_a_drain_that_dies_loses_no_line(store: Store) -> None:
     assert len(await log.read_drain("proj", 3)) == 3
     step = 0
     while batch := await log.read_drain("proj", 3):
-        written += [entry.fields["item"] for entry in batch]
+        written += [entry.item for entry in batch]
         step += 1
         if step % 2 == 0:
             await log.acknowledge("proj", batch)
-    everything = [entry.fields["item"] for entry in reversed(await log.newest("proj", 100))]
+    everything = [entry.item for entry in reversed(await log.newest("proj", 100))]
     assert len(everything) == 7 and set(written) == set(everything) and len(written) == 14
 
 

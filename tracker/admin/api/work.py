@@ -28,7 +28,7 @@ from tracker.errors import ClientError, existing
 from tracker.operations.work import create_project, policy_preview
 from tracker.store.schema.record import shown
 from tracker.store.work.blocks import BlockEvent
-from tracker.store.work.log import FinishedClaim, finished_claim
+from tracker.store.work.log import FinishedClaim
 from tracker.store.work.policy import Change
 from tracker.store.work.records import PROJECT_FIELDS, Claim, Project
 from tracker.store.work.statistics import ProjectStatistics, Rank
@@ -327,7 +327,7 @@ async def log(call: Call, project: ProjectText, query: LogQuery) -> LogPage:
     await work.projects.get(project)
     found = await work.log.newest(project, query.limit, query.before or "")
     more = found[-1].id if len(found) == query.limit else None
-    items = [LogRow.from_record(finished_claim(each), **call.hidden_address) for each in found]
+    items = [LogRow.from_record(each, **call.hidden_address) for each in found]
     return LogPage(items=items, next_before=more)
 
 

@@ -14,7 +14,6 @@ from tracker.errors import ClientError
 from tracker.operations.work import add_items, create_project, items_of, policy_preview, purge_items
 from tracker.store.schema.record import settable
 from tracker.store.work import periods
-from tracker.store.work.log import finished_claim
 from tracker.store.work.records import QUEUES, Kind, NewItem, Place, Project, Queue
 from tracker.store.work.sizes import CLASSES, EVERY_SECONDS
 from tracker.store.work.statistics import Board
@@ -132,7 +131,7 @@ class WorkPages(Pages):
             "period": period,
             "spans": spans,
             **turned(f"{here}?{urlencode(query)}", number, PAGE, total),
-            "log": [finished_claim(entry) for entry in await self._store.work.log.newest(name, _LOGGED)],
+            "log": await self._store.work.log.newest(name, _LOGGED),
             "domain_bytes": await self._store.work.statistics.domain_bytes(name),
         }
 

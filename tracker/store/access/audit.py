@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.access.tokens import ROLES, Role
 from tracker.store.client.pipe import flattened
+from tracker.store.schema.lenient_numbers import hash_of, text_of
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part, Shard
 
@@ -169,7 +170,7 @@ def _order(id: bytes) -> tuple[int, int]:
 
 def _may_match(wanted: AuditFilter, flat: Sequence[bytes]) -> bool:
     """False if a part of the stored entry, which takes much less time than to read it, shows that it is not wanted."""
-    fields = dict(zip(flat[::2], flat[1::2], strict=False))
+    fields = hash_of(flat)
     id = orjson.dumps(wanted.object)[1:-1].lower() if wanted.object.isascii() else b""
     operation = wanted.operation.encode("utf-8", "replace")
     return id in fields.get(b"objects", b"").lower() and fields.get(b"operation", b"").startswith(operation)
@@ -218,11 +219,9 @@ def _clean(text: str) -> str:
 
 def _entry(id: str, flat: Sequence[bytes]) -> AuditEntry:
     """Reads a stored entry. Invalid parts, which no tracker wrote, are empty."""
-    texts = [value.decode("utf-8", "replace") for value in flat]
-    row = dict(zip(texts[::2], texts[1::2], strict=False))
+    row = text_of(hash_of(flat))
     role, way = row.get("role", ""), row.get("way", "")
-    objects, counts = _json(row.get("objects", "")), _json(row.get("counts", ""))
-    details = _json(row.get("details", ""))
+    objects, counts, details = (_json(row.get(name, "")) for name in ("objects", "counts", "details"))
     return AuditEntry(
         actor=row.get("actor", ""),
         token_id=row.get("token", ""),

@@ -2,7 +2,7 @@
 have copies of both, which a tracker reads that starts without the main prefix."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -11,7 +11,8 @@ from redis.exceptions import ResponseError
 from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import ClientError, Conflict
 from tracker.names import clean_text
-from tracker.store.sharding.shards import Shard, Shards, StorePart, scan
+from tracker.store.sharding.shards import Shard, StorePart, scan
+from tracker.store.swarms.reaping import begin_removal
 
 STALE_SECONDS = 4.0
 """How long a process uses what it has read of a list."""
@@ -156,35 +157,26 @@ class AllowListCache:
 
 
 class DenyList(_List):
-    """The deny list in the store. ``begin_removal`` has the peers of a
-    client removed, ``end_removal`` lets them stay."""
-
-    def __init__(
-        self,
-        shards: Shards,
-        begin_removal: Callable[[bytes], Awaitable[None]],
-        end_removal: Callable[[bytes], Awaitable[None]],
-    ) -> None:
-        super().__init__(shards)
-        self._begin_removal = begin_removal
-        self._end_removal = end_removal
+    """The deny list in the store."""
 
     async def add(self, prefix: bytes, reason: str = "") -> None:
         """Refuses peers whose id begins with ``prefix``. Clients show ``reason``; without one, a default text. Raises
-        ClientError if ``prefix`` is not 1 to 20 bytes long, Conflict if the list is full."""
+        ClientError if ``prefix`` is not 1 to 20 bytes long, Conflict if the list is full. The peers are not returned to
+        others from now on, and are removed; in a shard that is unavailable, the sweep removes them."""
         check_prefix(prefix)
         key = self._keys.denied_clients()
         is_known, size = await self._connection.pipeline(("HEXISTS", key, prefix), ("HLEN", key))
         if not is_known and size >= MAX_PREFIXES:
             raise Conflict(f"the deny list is full: it has at most {MAX_PREFIXES} prefixes")
         await self._connection.command("HSET", key, prefix, clean_text(reason)[:MAX_REASON_LENGTH])
-        await self._begin_removal(prefix)
+        await begin_removal(self._shards, f"client:{prefix.hex()}")
         await self._changed(prefix)
 
     async def remove(self, prefix: bytes) -> bool:
-        """Removes a prefix from the list. False if it was not on it."""
+        """Removes a prefix from the list. False if it was not on it. The peers are returned to others again."""
         existed = await self._connection.command("HDEL", self._keys.denied_clients(), prefix)
-        await self._end_removal(prefix)
+        entries = dict.fromkeys(self._shards, (f"client:{prefix.hex()}",))
+        await self._shards.run(lambda shard: shard.scripts.end_removal, entries)
         await self._changed(prefix)
         return bool(existed)
 

@@ -12,6 +12,7 @@ from tracker.bittorrent import InfoHash
 from tracker.errors import Conflict
 from tracker.store.dht.status import NodeStatus, fields_of, status_of
 from tracker.store.dht.torrents import DhtTorrents
+from tracker.store.schema.lenient_numbers import hash_of, text_of
 from tracker.store.sharding.shards import Part
 
 LIFETIME_SECONDS = 7 * 86400
@@ -165,7 +166,5 @@ def _hashes(packed: object) -> list[AnnouncedHash]:
 
 def _status(name: str, row: list[bytes] | RedisError) -> NodeStatus | None:
     """``row``: fields and values in turn; an error for a key of another type."""
-    if isinstance(row, RedisError) or not row:
-        return None
-    texts = [part.decode("utf-8", "replace") for part in row]
-    return status_of(name, dict(zip(texts[::2], texts[1::2], strict=True)))
+    fields = text_of(hash_of(row))
+    return status_of(name, fields) if fields else None

@@ -1,7 +1,7 @@
 """Reads stored numbers and JSON. A site may write these keys too, so a value may be invalid."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 MAX_INTEGER = 2**63 - 1
@@ -31,6 +31,16 @@ def ranked(flat: Sequence[bytes]) -> list[tuple[str, int]]:
 def score(value: bytes | float) -> int:
     """Converts a score to a whole number from 0 to 2^53; infinity becomes 2^53."""
     return int(min(max(float(value), 0.0), 2.0**53))
+
+
+def hash_of(reply: Sequence[bytes] | Exception) -> dict[bytes, bytes]:
+    """The fields of a reply of HGETALL. Empty for a key of the wrong type."""
+    return {} if isinstance(reply, Exception) else dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def text_of(row: Mapping[bytes, bytes]) -> dict[str, str]:
+    """The fields of a hash as text; invalid UTF-8 is replaced."""
+    return {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in row.items()}
 
 
 def json_object(text: str | bytes) -> dict[str, Any] | None:

@@ -52,14 +52,6 @@ class _Batch(NamedTuple):
     argv: list[str]
 
 
-class Cleaned(NamedTuple):
-    """The result of one page of cleanup."""
-
-    slices: int
-    entries: int
-    wrong: int
-
-
 class Counters(StorePart):
     """``clock`` returns epoch seconds. Counters whose name ``exports`` accepts also go to the outbox, where at most
     ``max_outbox`` values wait. ``tap`` gets all counts, also while the store is unavailable. Methods that read raise
@@ -190,14 +182,15 @@ class Counters(StorePart):
 
     # Cleaning
 
-    async def clean(self, precision: int, page: int) -> AsyncIterator[Cleaned]:
-        """Removes slices of one precision that are no longer retained, ``page`` names at a time."""
+    async def clean(self, precision: int, page: int) -> AsyncIterator[tuple[int, int, int]]:
+        """Removes slices of one precision that are no longer retained, ``page`` names at a time. Yields the numbers of
+        slices and of names that were removed, and of keys of a wrong type."""
         for kind in ("count", "dist"):
             after: bytes | str = ""
             while True:
                 argv = [int(self._clock()), kind, precision, after, page]
-                after, *done = await self._scripts.clean(argv)
-                yield Cleaned(*map(int, done))
+                after, slices, names, wrong = await self._scripts.clean(argv)
+                yield int(slices), int(names), int(wrong)
                 if not after:
                     break
 

@@ -18,7 +18,7 @@ from tracker.bittorrent import InfoHash, PeerId
 from tracker.errors import StoreUnavailable
 from tracker.store.client.clock import ClockStepBack, StoreClock, own_step
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Part, Shard, Shards, StorePart, scan
+from tracker.store.sharding.shards import Part, Shard, Shards, scan
 from tracker.store.swarms.acknowledged import Acknowledged
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.torrents.name_index import list_torrents, page_of_torrents, pages_of_torrents, unlisted
@@ -82,7 +82,7 @@ SHORTENED_TOGETHER = 200
 """Approximate number of peers whose timeouts one call shortens."""
 
 TORRENTS_A_ROUND = 100
-"""Torrents whose removal one call of Removals.pending returns."""
+"""Torrents whose removal one call of pending_removals returns."""
 REMOVAL_BUDGET = 50
 """Members and swarms that one call of a removal visits, about. If all are removed, it takes the store four
 milliseconds."""
@@ -345,32 +345,20 @@ async def begin_removal(shards: Shards, entry: str) -> None:
     await shards.run(lambda shard: shard.scripts.begin_removal, dict.fromkeys(shards, (entry,)))
 
 
-class Removals(StorePart):
-    """Whose peers are being removed, in all shards: users and clients that are refused from now on, and torrents."""
-
-    async def begin(self, prefix: bytes) -> None:
-        """Begins the removal of a denied client's peers: they are not returned from now on. In a shard that is
-        unavailable, the sweep removes them."""
-        await begin_removal(self._shards, f"client:{prefix.hex()}")
-
-    async def end(self, prefix: bytes) -> None:
-        """The peers of a client that is no longer denied are returned to others again."""
-        entries = dict.fromkeys(self._shards, (f"client:{prefix.hex()}",))
-        await self._shards.run(lambda shard: shard.scripts.end_removal, entries)
-
-    async def pending(self, numbers: Sequence[int]) -> dict[Shard, list[str]]:
-        """What is to be removed in shards with these numbers, as ``Reaping.remove`` takes it."""
-        found: dict[Shard, list[str]] = {}
-        asked = [shard for shard in self._shards if shard.number in numbers]
-        lists = [(shard, ("GET", shard.keys.removing())) for shard in asked]
-        sets = [(shard, ("SRANDMEMBER", shard.keys.removed_torrents(), TORRENTS_A_ROUND)) for shard in asked]
-        replies = await self._shards.ask([*lists, *sets], keep_errors=True)
-        for shard, entries, torrents in zip(asked, replies, replies[len(asked) :], strict=False):
-            text = entries.decode("ascii", "replace") if isinstance(entries, bytes) else ""
-            hashes = torrents if isinstance(torrents, list) else ()
-            if both := [*text.split(), *(f"torrent:{each.decode('ascii', 'replace')}" for each in hashes)]:
-                found[shard] = both
-        return found
+async def pending_removals(shards: Shards, numbers: Sequence[int]) -> dict[Shard, list[str]]:
+    """Whose peers are to be removed in shards with these numbers, as ``Reaping.remove`` takes it: those of users and
+    clients that are refused from now on, and of torrents."""
+    found: dict[Shard, list[str]] = {}
+    asked = [shard for shard in shards if shard.number in numbers]
+    lists = [(shard, ("GET", shard.keys.removing())) for shard in asked]
+    sets = [(shard, ("SRANDMEMBER", shard.keys.removed_torrents(), TORRENTS_A_ROUND)) for shard in asked]
+    replies = await shards.ask([*lists, *sets], keep_errors=True)
+    for shard, entries, torrents in zip(asked, replies, replies[len(asked) :], strict=False):
+        text = entries.decode("ascii", "replace") if isinstance(entries, bytes) else ""
+        hashes = torrents if isinstance(torrents, list) else ()
+        if both := [*text.split(), *(f"torrent:{each.decode('ascii', 'replace')}" for each in hashes)]:
+            found[shard] = both
+    return found
 
 
 class SocketProcess(Part):

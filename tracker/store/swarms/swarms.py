@@ -56,15 +56,6 @@ Bring = Callable[[Shard, Collection[str]], Awaitable[bool]]
 """Copies users into a shard, by passkey; False if it copies none. Raises StoreUnavailable and RedisError."""
 
 
-async def bring_none(shard: Shard, passkeys: Collection[str]) -> bool:
-    del shard, passkeys
-    return False
-
-
-def ignore_join(info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
-    del info_hash, peer_id, address
-
-
 class _Unknown(NamedTuple):
     incomplete: int
     """Scrapes with a passkey that the shard does not know."""
@@ -101,7 +92,7 @@ class Swarms(Part):
         )
         self._unanswered = Unanswered(self._query, connection.until_available)
 
-    async def run(self, on_late_join: OnJoin = ignore_join) -> None:
+    async def run(self, on_late_join: OnJoin) -> None:
         """As AllSwarms.run."""
 
         def count_join(info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
@@ -264,8 +255,8 @@ class AllSwarms:
         rules: LiveRules,
         counts: AnnounceCounts,
         clock: Callable[[], float],
+        bring: Bring,
         max_waiting: int = 2048,
-        bring: Bring = bring_none,
     ) -> None:
         self._shards = shards
         self._senders = Sender(MAX_BATCH, max_waiting), Sender(MAX_SCRAPES, max_waiting)
@@ -291,7 +282,7 @@ class AllSwarms:
         """The swarms of the shard that has a torrent."""
         return self._all[self._shards.of(info_hash).number]
 
-    async def run(self, on_late_join: OnJoin = ignore_join) -> None:
+    async def run(self, on_late_join: OnJoin = lambda *join: None) -> None:
         """Sends waiting requests, until cancelled. ``on_late_join`` is called for each join whose reply was lost, once
         the store is available again."""
         async with asyncio.TaskGroup() as tasks:

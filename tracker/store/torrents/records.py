@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from tracker.bittorrent import Endpoint, InfoHash, PeerId, info_hash_of
 from tracker.errors import ClientError
 from tracker.names import clean_text
-from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.lenient_numbers import hash_of, text_of, whole
 from tracker.store.schema.multipliers import NO_MULTIPLIER, Rules, is_neutral, multipliers_of
 from tracker.store.schema.record import Field, settable, shown
 from tracker.wire.endpoint import endpoints_of
@@ -186,16 +186,6 @@ class Denial:
     """Shown to its peers."""
     since: int
     """When it was denied, or when the tracker found a denial that a site wrote (epoch s)."""
-
-
-def hash_of(reply: list[bytes] | Exception) -> dict[bytes, bytes]:
-    """Returns the fields of a pipelined HGETALL reply. Empty for a key of the wrong type."""
-    return {} if isinstance(reply, Exception) else dict(zip(reply[::2], reply[1::2], strict=True))
-
-
-def text_of(row: Mapping[bytes, bytes]) -> dict[str, str]:
-    """Returns the fields of a hash as text; invalid UTF-8 is replaced."""
-    return {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in row.items()}
 
 
 def size_of(text: str) -> int | None:

@@ -12,7 +12,7 @@ from tracker.bittorrent import InfoHash, PeerId, info_hash_of
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.names import clean_text, fold_name
 from tracker.store.client.pipe import Argument, flattened
-from tracker.store.schema.lenient_numbers import ranked, score
+from tracker.store.schema.lenient_numbers import hash_of, ranked, score
 from tracker.store.schema.multipliers import RuleChange, checked_multipliers, has_changed
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards, in_parts, read_in_turns
@@ -25,7 +25,6 @@ from tracker.store.torrents.records import (
     StoredTorrent,
     Torrent,
     checked_labels,
-    hash_of,
     peer_of,
     point_of,
     size_of,

@@ -16,8 +16,8 @@ from contextlib import suppress
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.pipe import Argument
-from tracker.store.schema.lenient_numbers import whole
+from tracker.store.client.pipe import Argument, flattened
+from tracker.store.schema.lenient_numbers import hash_of, whole
 from tracker.store.sharding.shards import Shard, Shards, StorePart, in_parts
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.users.fields import SETS, is_user_id
@@ -67,17 +67,18 @@ class UserCopies(StorePart):
             rows = await self._known(passkeys)
             argv: list[Argument] = [copied, copied]
             for passkey, row in rows.items():
-                argv += (passkey, len(row), *row)
+                argv += (passkey, 2 * len(row), *flattened(row))
             if not rows or await shard.scripts.copy_users(argv):
                 self._unknown.take(self._timer(), len([each for each in passkeys if each not in rows]))
                 return bool(rows)
         raise StoreUnavailable("the users of the shard change too fast")
 
-    async def _known(self, passkeys: Sequence[str]) -> dict[str, list[bytes]]:
+    async def _known(self, passkeys: Sequence[str]) -> dict[str, dict[bytes, bytes]]:
         """The rows of those that exist. Before them those of listed users whose ids they have too. A user whom a site
         wrote is listed first."""
         rows = {each: row for each, row in zip(passkeys, await self._rows(passkeys), strict=True) if row}
-        listed = await self._listed(list(filter(is_user_id, map(_user_id, rows.values()))))
+        user_ids = (row.get(b"user_id", b"").decode("ascii", "replace") for row in rows.values())
+        listed = await self._listed(list(filter(is_user_id, user_ids)))
         if unlisted := [each for each in rows if each not in listed]:
             await self._scripts.note_users([part for each in unlisted for part in (each, "")])
         others = [each for each in listed if each not in rows]
@@ -123,34 +124,29 @@ class UserCopies(StorePart):
 
     async def copy_to(self, shard: Shard) -> None:
         """Gives a shard what it misses."""
-        while await self._copy_some(shard):
-            pass
-
-    async def _copy_some(self, shard: Shard) -> bool:
-        """False when the shard misses nothing."""
-        copied = whole(await shard.connection.command("GET", shard.keys.copied()))
-        version = whole(await self._connection.command("GET", self._keys.copies_version()))
-        # A number above that of the main prefix: the main store has lost its latest changes, so all rows are copied
-        # again.
-        after = copied if copied <= version else 0
-        if copied == version:
-            return False
-        flat = await self._connection.command(
-            "ZRANGE", self._keys.copies(), f"({after}", "+inf", "BYSCORE", "LIMIT", 0, USERS_A_CALL, "WITHSCORES"
-        )
-        members = [member.decode() for member in flat[::2]]
-        reached = int(float(flat[-1])) if len(members) == USERS_A_CALL else version
-        users = dict(zip(members, await self._user_ids(members), strict=True))
-        there = await self._of_the_shard(users, shard)
-        rows = dict(zip(there, await self._rows(there), strict=True))
-        argv: list[Argument] = [copied, reached]
-        for member, user_id in users.items():
-            argv += (member, len(rows[member]), *rows[member]) if member in rows else (member, _NOT_THERE, user_id)
-        if await shard.scripts.copy_users(argv):
-            for member in there:
-                if member.startswith("deleted:"):
-                    await delete_in(shard, self._reapings[shard], member.partition(":")[2])
-        return True
+        while True:
+            copied = whole(await shard.connection.command("GET", shard.keys.copied()))
+            version = whole(await self._connection.command("GET", self._keys.copies_version()))
+            if copied == version:
+                return
+            # A number above that of the main prefix: the main store has lost its latest changes, so all rows are copied
+            # again.
+            after = copied if copied < version else 0
+            flat = await self._connection.command(
+                "ZRANGE", self._keys.copies(), f"({after}", "+inf", "BYSCORE", "LIMIT", 0, USERS_A_CALL, "WITHSCORES"
+            )
+            members = [member.decode() for member in flat[::2]]
+            reached = int(float(flat[-1])) if len(members) == USERS_A_CALL else version
+            users = dict(zip(members, await self._user_ids(members), strict=True))
+            there = await self._of_the_shard(users, shard)
+            rows = dict(zip(there, map(flattened, await self._rows(there)), strict=True))
+            argv: list[Argument] = [copied, reached]
+            for member, user_id in users.items():
+                argv += (member, len(rows[member]), *rows[member]) if member in rows else (member, _NOT_THERE, user_id)
+            if await shard.scripts.copy_users(argv):
+                for member in there:
+                    if member.startswith("deleted:"):
+                        await delete_in(shard, self._reapings[shard], member.partition(":")[2])
 
     async def _user_ids(self, members: Sequence[str]) -> list[str]:
         """The id of each changed or deleted user; empty if it is unknown."""
@@ -199,31 +195,23 @@ class UserCopies(StorePart):
                     differing += (passkey, digest)
                 elif not digest:
                     gone.append(passkey)
-            if await self._are_copied(gone):
-                differing += [part for passkey in gone for part in (passkey, b"")]
+            if gone:  # a site may have deleted a row before it was compared
+                asked = [(shard, ("EXISTS", *map(shard.keys.passkey, gone))) for shard in self._shards]
+                if any(await self._shards.ask(asked)):
+                    differing += [part for passkey in gone for part in (passkey, b"")]
         if differing:
             await self._scripts.note_users(differing)
             await self.copy_to_all()
 
-    async def _are_copied(self, passkeys: Sequence[str]) -> bool:
-        """Whether a shard has a copy of one of them: a site may have deleted a row before it was compared."""
-        if not passkeys:
-            return False
-        found = await self._shards.each(lambda shard: ("EXISTS", *map(shard.keys.passkey, passkeys)))
-        return any(found.values())
-
-    async def _rows(self, members: Sequence[str]) -> list[list[bytes]]:
-        """The fields and values of each passkey; empty for one that does not exist. Limits of a user over all torrents
-        are divided, as those in the rules are."""
-        rows = await self._connection.pipeline(*(("HGETALL", self._keys.passkey(member)) for member in members))
-        return [self._divided(row) if isinstance(row, list) else [] for row in rows]
-
-    def _divided(self, row: list[bytes]) -> list[bytes]:
-        fields = dict(zip(row[::2], row[1::2], strict=True))
-        limit = fields.get(b"max_downloads", b"")
-        if limit.isdigit():
-            fields[b"max_downloads"] = b"%d" % math.ceil(int(limit) / len(self._shards))
-        return [part for pair in fields.items() for part in pair]
+    async def _rows(self, members: Sequence[str]) -> list[dict[bytes, bytes]]:
+        """The fields of each passkey; empty for one that does not exist. Limits of a user over all torrents are
+        divided, as those in the rules are."""
+        replies = await self._connection.pipeline(*(("HGETALL", self._keys.passkey(member)) for member in members))
+        rows = list(map(hash_of, replies))
+        for row in rows:
+            if (limit := row.get(b"max_downloads", b"")).isdigit():
+                row[b"max_downloads"] = b"%d" % math.ceil(int(limit) / len(self._shards))
+        return rows
 
 
 async def delete_in(shard: Shard, reaping: Reaping, user_id: str, passkey: str = "") -> None:
@@ -234,11 +222,6 @@ async def delete_in(shard: Shard, reaping: Reaping, user_id: str, passkey: str =
             await reaping.remove([f"user:{user_id}"])
 
 
-def _user_id(row: Sequence[bytes]) -> str:
-    return dict(zip(row[::2], row[1::2], strict=True)).get(b"user_id", b"").decode("ascii", "replace")
-
-
-def _digest(row: Sequence[bytes]) -> bytes:
+def _digest(row: Mapping[bytes, bytes]) -> bytes:
     """Empty for a user who does not exist."""
-    pairs = sorted(zip(row[::2], row[1::2], strict=True))
-    return hashlib.blake2b(repr(pairs).encode(), digest_size=8).digest() if pairs else b""
+    return hashlib.blake2b(repr(sorted(row.items())).encode(), digest_size=8).digest() if row else b""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tracker.bittorrent import PeerId
-from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.lenient_numbers import hash_of, whole
 from tracker.store.sharding.shards import Shard, Shards
-from tracker.store.torrents.records import Peer, hash_of, peer_of
+from tracker.store.torrents.records import Peer, peer_of
 from tracker.store.users.users import Users
 
 MAX_TORRENTS, MAX_PEERS = 50, 100

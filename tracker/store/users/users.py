@@ -8,7 +8,7 @@ were.
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from redis.exceptions import ResponseError
@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 from tracker.errors import ClientError, Conflict, NotFound, StoreUnavailable
 from tracker.store.access.repeats import once_of
 from tracker.store.client.pipe import Argument
-from tracker.store.schema.lenient_numbers import ranked
+from tracker.store.schema.lenient_numbers import hash_of, ranked, text_of
 from tracker.store.schema.multipliers import RuleChange, has_changed
 from tracker.store.sharding.shards import Shard, Shards, StorePart, in_parts, read_in_turns, scan
 from tracker.store.swarms.reaping import Reaping
@@ -139,7 +139,13 @@ class Users(StorePart):
         UnknownUser, and ClientError for another field or an invalid value."""
         row = checked_fields(fields)
         if not row.keys().isdisjoint(ADDITIONS):
-            await self._sums.save_if_possible([await self._id_of(who)])  # the bases that are added to
+            known = who
+            if not is_user_id(who):
+                found = await self._connection.command("HGET", self._keys.passkey(who), "user_id")
+                if not found:
+                    raise UnknownUser
+                known = found.decode("utf-8", "replace")
+            await self._sums.save_if_possible([known])  # the bases that are added to
         user_id = await self._scripts.edit_user(
             [pack_user(who, "", row) if is_user_id(who) else pack_user("", who, row), once_of(once) if once else ""]
         )
@@ -149,15 +155,6 @@ class Users(StorePart):
             raise ClientError("this user has an invalid id, or the id of another user")
         if row:
             await self._changed(user_id.decode("utf-8", "replace"))
-
-    async def _id_of(self, who: str) -> str:
-        """Raises UnknownUser."""
-        if is_user_id(who):
-            return who
-        user_id = await self._connection.command("HGET", self._keys.passkey(who), "user_id")
-        if not user_id:
-            raise UnknownUser
-        return _text(user_id)
 
     async def change_rule(self, passkey: str, change: RuleChange) -> bool:
         """Sets or removes one rule of a multiplier. False if there is none to remove. Raises ClientError for too many
@@ -218,12 +215,6 @@ class Users(StorePart):
         return user.user_id, user.passkey
 
     # Torrents of a user
-
-    @staticmethod
-    async def _pages(shard: Shard, user_id: str, name: str) -> AsyncIterator[list[str]]:
-        async for members in scan(shard.connection, ("SSCAN", shard.keys.user_set(user_id, name)), "COUNT", _PAGE):
-            if members:
-                yield _texts(members)
 
     async def torrents(self, user_id: str, name: str) -> list[str]:
         """Returns the sorted torrent ids in one of the user's SETS."""
@@ -287,26 +278,23 @@ class Users(StorePart):
 
     async def set_sizes(self, user_id: str) -> dict[str, int]:
         """Returns the number of torrents in each of SETS. A key of the wrong type counts as 0."""
-        parts = await self._shards.several(
-            lambda shard: [("SCARD", shard.keys.user_set(user_id, name)) for name in SETS]
-        )
-        return {
-            name: sum(size for size in sizes if isinstance(size, int))
-            for name, sizes in zip(SETS, zip(*parts.values(), strict=True), strict=True)
-        }
+        sizes = await self._sums_of(lambda shard: [("SCARD", shard.keys.user_set(user_id, name)) for name in SETS])
+        return dict(zip(SETS, sizes, strict=True))
 
     async def torrents_at_once(self, user_id: str) -> tuple[int, int]:
         """Returns (torrents that the user seeds now, those that the user downloads now)."""
-        parts = await self._shards.several(
+        seeding, leeching = await self._sums_of(
             lambda shard: [
                 ("SINTERCARD", 2, *(shard.keys.user_set(user_id, each) for each in ("active", name)))
                 for name in ("complete", "incomplete")
             ]
         )
-        seeding, leeching = (
-            sum(each for each in found if isinstance(each, int)) for found in zip(*parts.values(), strict=True)
-        )
         return seeding, leeching
+
+    async def _sums_of(self, commands: Callable[[Shard], Sequence[tuple[Argument, ...]]]) -> list[int]:
+        """The sums over the shards of several numbers. A key of the wrong type counts as 0."""
+        parts = await self._shards.several(commands)
+        return [sum(each for each in found if isinstance(each, int)) for found in zip(*parts.values(), strict=True)]
 
     async def on_torrents(self, user_id: str, torrent_ids: Sequence[str]) -> list[dict[str, str]]:
         """Returns the user's fields on torrents (``t:u:<uid>:t:<tid>``), in order, each summed over all of the user's
@@ -324,7 +312,7 @@ class Users(StorePart):
         )
         found: list[dict[str, str]] = [{} for _ in pairs]
         for place, row in zip(places, rows, strict=True):
-            found[place] = fields_of(row or [])
+            found[place] = text_of(hash_of(row or []))
         return found
 
     async def count(self) -> int:
@@ -360,8 +348,8 @@ class Users(StorePart):
             return int(await shard.scripts.forgive([*head, torrent_id]))
         forgiven = 0
         for name in ("hnr", "incomplete", "complete"):  # a pending one is in one of the last two
-            async for page in self._pages(shard, user_id, name):
-                forgiven += int(await shard.scripts.forgive([*head, *page]))
+            async for ids in scan(shard.connection, ("SSCAN", shard.keys.user_set(user_id, name)), "COUNT", _PAGE):
+                forgiven += int(await shard.scripts.forgive([*head, *ids])) if ids else 0
         return forgiven
 
     async def reindex_hit_and_runs(self) -> int:
@@ -385,33 +373,15 @@ class Users(StorePart):
 
 async def _reindex_hit_and_runs(shard: Shard) -> None:
     """The index of one shard."""
-    async for user_ids in _with_hit_and_runs(shard):
-        await shard.scripts.rank_hit_and_runs(user_ids)
+    head, tail = shard.keys.user_set("*", "hnr").split("*")
+    how = ("MATCH", f"{head}*{tail}", "COUNT", _PAGE, "TYPE", "set")
+    async for found in scan(shard.connection, ("SCAN",), *how):
+        if user_ids := [name[len(head) : -len(tail)] for name in _texts(found) if name.startswith(head)]:
+            await shard.scripts.rank_hit_and_runs(user_ids)
     async for pairs in scan(shard.connection, ("ZSCAN", shard.keys.hit_and_runs()), "COUNT", _PAGE):
         if pairs:
             await shard.scripts.rank_hit_and_runs([user_id for user_id, _ in ranked(pairs)])
 
 
-async def _with_hit_and_runs(shard: Shard) -> AsyncIterator[list[str]]:
-    """Yields pages of ids of users with a set of hit-and-runs. An id may appear twice."""
-    head, tail = shard.keys.user_set("*", "hnr").split("*")
-    how = ("MATCH", f"{head}*{tail}", "COUNT", _PAGE, "TYPE", "set")
-    async for found in scan(shard.connection, ("SCAN",), *how):
-        page = [name[len(head) : -len(tail)] for name in _texts(found) if name.startswith(head)]
-        if page:
-            yield page
-
-
-def _text(value: bytes | None) -> str:
-    return value.decode("utf-8", "replace") if value else ""
-
-
 def _texts(values: Sequence[bytes]) -> list[str]:
     return [value.decode("utf-8", "replace") for value in values]
-
-
-def fields_of(reply: list[bytes] | Exception) -> dict[str, str]:
-    """Returns the fields of a pipelined HGETALL reply as text. Empty for a key of the wrong type."""
-    if isinstance(reply, Exception):
-        return {}
-    return {_text(field): _text(value) for field, value in zip(reply[::2], reply[1::2], strict=True)}

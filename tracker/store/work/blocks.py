@@ -10,7 +10,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part
-from tracker.store.work.log import LogEntry, newest_entries
+from tracker.store.work.log import newest_entries
 from tracker.store.work.records import check_claimant, known
 
 LOG_ENTRIES = 1000
@@ -62,7 +62,11 @@ class Blocks(Part):
     async def log(self, project: str, count: int = 100, before: str = "") -> list[BlockEvent]:
         """The newest events of a project first, older than the one with the id ``before``."""
         entries = await newest_entries(self._connection, self._keys.work_blocked_log(project), count, before)
-        return [_event(entry) for entry in entries]
+        names = ("what", "who", "ip", "item", "bytes")
+        return [
+            BlockEvent(id, whole(row.get("at", "").encode()) / 1000, *(row.get(name, "") for name in names))
+            for id, row in entries
+        ]
 
 
 def sender_of(address: str) -> tuple[str, str]:
@@ -92,9 +96,3 @@ def check_blockable(who: str) -> str:
             raise ClientError("a network that can be blocked is the /64 of IPv6 addresses")
         return str(network)
     return check_claimant(who)
-
-
-def _event(entry: LogEntry) -> BlockEvent:
-    row = entry.fields
-    at = whole(row.get("at", "").encode()) / 1000
-    return BlockEvent(entry.id, at, *(row.get(name, "") for name in ("what", "who", "ip", "item", "bytes")))

@@ -6,34 +6,30 @@ acknowledged is read again, so a line may come twice, under the same id, and is 
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Annotated, Any
 
 from redis.exceptions import ResponseError
 
 from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
-from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.lenient_numbers import hash_of, text_of, whole
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work.projects import Projects
 
 GROUP = CONSUMER = "drain"
+Entry = tuple[str, Mapping[str, str]]
+"""Its id and its fields, as in `t:w:<p>:log` of docs/keys.md."""
 _ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class LogEntry:
-    """A finished item. ``fields`` is as in `t:w:<p>:log` of docs/keys.md."""
-
-    id: str
-    fields: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class FinishedClaim:
-    """A finished claim. Times are epoch seconds; 0 where unknown."""
+    """A finished claim. Times are epoch seconds; 0 where unknown. An entry of the log that was deleted before it was
+    drained has only an id."""
 
     id: str
     at: float
@@ -50,10 +46,7 @@ class FinishedClaim:
     note: Annotated[str, Field("What the claimant sent as `id`.")] = ""
 
 
-def finished_claim(entry: LogEntry) -> FinishedClaim:
-    """An entry that was deleted before it was drained has no values."""
-    row = entry.fields
-
+def _finished_claim(id: str, row: Mapping[str, str]) -> FinishedClaim:
     def text(name: str) -> str:
         return row.get(name, "")
 
@@ -61,7 +54,7 @@ def finished_claim(entry: LogEntry) -> FinishedClaim:
         return whole(text(name).encode())
 
     return FinishedClaim(
-        id=entry.id,
+        id=id,
         at=number("at") / 1000,
         item=text("item"),
         claimant=text("by"),
@@ -91,14 +84,16 @@ class Log(Part):
         super().__init__(shard)
         self._projects = projects
 
-    async def newest(self, project: str, count: int = 20, before: str = "") -> list[LogEntry]:
+    async def newest(self, project: str, count: int = 20, before: str = "") -> list[FinishedClaim]:
         """The newest entries first, older than the one with the id ``before``."""
-        return await newest_entries(self._connection, self._keys.work_log(project), count, before)
+        found = await newest_entries(self._connection, self._keys.work_log(project), count, before)
+        return list(starmap(_finished_claim, found))
 
-    async def after(self, project: str, id: str, count: int = 100) -> list[LogEntry]:
+    async def after(self, project: str, id: str, count: int = 100) -> list[FinishedClaim]:
         """The entries that follow the one with this id, the oldest first."""
         key, start = self._keys.work_log(project), f"({check_id(id)}"
-        return _entries(await self._connection.command("XRANGE", key, start, "+", "COUNT", count))
+        rows = await self._connection.command("XRANGE", key, start, "+", "COUNT", count)
+        return list(starmap(_finished_claim, _entries(rows)))
 
     async def open_drain(self, project: str) -> None:
         """Keeps the log from here on until it is drained. What is in the log already will be drained too. Raises
@@ -118,7 +113,7 @@ class Log(Part):
         counts = zip(projects, map(_undrained, groups, lengths), strict=True)
         return {project: count for project, count in counts if count is not None}
 
-    async def read_drain(self, project: str, count: int = 500) -> list[LogEntry]:
+    async def read_drain(self, project: str, count: int = 500) -> list[FinishedClaim]:
         """The next entries to drain: first those that were read before, and not acknowledged. Empty at the end. Raises
         redis.exceptions.ResponseError without ``open_drain``."""
         for start in ("0", ">"):
@@ -127,17 +122,17 @@ class Log(Part):
                 *("STREAMS", self._keys.work_log(project), start),
             )
             if entries := _entries(answer[0][1] if answer else []):
-                return entries
+                return list(starmap(_finished_claim, entries))
         return []
 
-    async def acknowledge(self, project: str, entries: Sequence[LogEntry]) -> None:
+    async def acknowledge(self, project: str, entries: Sequence[FinishedClaim]) -> None:
         """The entries are safe: they are not read again, and may be deleted."""
         if entries:
             key = self._keys.work_log(project)
             await self._connection.command("XACK", key, GROUP, *(entry.id for entry in entries))
 
 
-async def newest_entries(connection: Connection, key: str, count: int, before: str = "") -> list[LogEntry]:
+async def newest_entries(connection: Connection, key: str, count: int, before: str = "") -> list[Entry]:
     """The newest entries of a log first, older than the one with the id ``before``. Raises ClientError."""
     end = f"({check_id(before)}" if before else "+"
     return _entries(await connection.command("XREVRANGE", key, end, "-", "COUNT", count))
@@ -161,10 +156,6 @@ def _undrained(groups: Any, length: Any) -> int | None:
     return None
 
 
-def _entries(rows: Any) -> list[LogEntry]:
+def _entries(rows: Any) -> list[Entry]:
     """A pending entry that was deleted has no fields: there is nothing to drain of it but its acknowledgement."""
-    entries = []
-    for id, flat in rows:
-        texts = [text.decode("utf-8", "replace") for text in flat or ()]
-        entries.append(LogEntry(id.decode(), dict(zip(texts[::2], texts[1::2], strict=True))))
-    return entries
+    return [(id.decode(), text_of(hash_of(flat or ()))) for id, flat in rows]

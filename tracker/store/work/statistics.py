@@ -3,11 +3,11 @@ them reads indexes only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from tracker.store.schema.lenient_numbers import ranked, score, whole
+from tracker.store.schema.lenient_numbers import hash_of, ranked, score, text_of, whole
 from tracker.store.schema.record import Field
-from tracker.store.sharding.shards import Part
+from tracker.store.sharding.shards import Part, in_parts
 from tracker.store.work.records import known
 
 Board = Literal["count", "bytes", "seconds"]
@@ -91,9 +91,7 @@ class Leaderboard(Part):
 
     async def versions(self, project: str) -> dict[str, str]:
         """The version that each claimant used last."""
-        flat = await self._connection.command("HGETALL", self._keys.work_versions(project))
-        texts = [text.decode("utf-8", "replace") for text in flat]
-        return dict(zip(texts[::2], texts[1::2], strict=True))
+        return text_of(hash_of(await self._connection.command("HGETALL", self._keys.work_versions(project))))
 
 
 def _sample(points: list[bytes]) -> list[bytes]:
@@ -138,48 +136,41 @@ class Statistics(Part):
         """Returns statistics in the order of ``projects``, in one round trip."""
         if not projects:
             return []
-        rows = await self._connection.pipeline(*(each for name in projects for each in self._commands(name)))
-        size = len(rows) // len(projects)
-        return [_statistics(rows[first : first + size]) for first in range(0, len(rows), size)]
+        commands = [self._commands(name) for name in projects]
+        replies = await self._connection.pipeline(*(each for reads in commands for each in reads.values()))
+        return [
+            _statistics(dict(zip(reads, row, strict=True)))
+            for reads, row in zip(commands, in_parts(replies, len(commands[0])), strict=True)
+        ]
 
-    def _commands(self, project: str) -> Sequence[tuple[str, ...]]:
+    def _commands(self, project: str) -> dict[str, tuple[str, ...]]:
         keys = self._keys
-        return (
-            ("ZCARD", keys.work_queue(project, "todo")),
-            ("ZCARD", keys.work_queue(project, "todo:secondary")),
-            ("ZCARD", keys.work_queue(project, "todo:redo")),
-            ("HLEN", keys.work_asked(project)),
-            ("ZCARD", keys.work_out(project)),
-            ("ZCARD", keys.work_done(project)),
-            ("ZCARD", keys.work_ranking(project, "downloader_count")),
-            ("HGETALL", keys.work_totals(project)),
-        )
+        return {
+            "todo": ("ZCARD", keys.work_queue(project, "todo")),
+            "secondary": ("ZCARD", keys.work_queue(project, "todo:secondary")),
+            "redo": ("ZCARD", keys.work_queue(project, "todo:redo")),
+            "asked": ("HLEN", keys.work_asked(project)),
+            "out": ("ZCARD", keys.work_out(project)),
+            "done": ("ZCARD", keys.work_done(project)),
+            "claimants": ("ZCARD", keys.work_ranking(project, "downloader_count")),
+            "totals": ("HGETALL", keys.work_totals(project)),
+        }
 
     async def domain_bytes(self, project: str) -> dict[str, int]:
         return _numbers(await self._connection.command("HGETALL", self._keys.work_domain_bytes(project)))
 
 
-def _statistics(row: Sequence[object]) -> ProjectStatistics:
-    *counts, totals = row
-    todo, secondary, redo, asked, out, done, claimants = (size if isinstance(size, int) else 0 for size in counts)
-    numbers = _numbers(totals)
+def _statistics(row: dict[str, Any]) -> ProjectStatistics:
+    numbers = _numbers(row.pop("totals"))
+    sizes: dict[str, Any] = {name: size if isinstance(size, int) else 0 for name, size in row.items()}
     return ProjectStatistics(
-        todo,
-        secondary,
-        redo,
-        asked,
-        out,
-        done,
-        claimants,
+        **sizes,
         totals={name: numbers[name] for name in TOTALS if name in numbers},
         durations=[numbers.get(f"took_{bound}", 0) for bound in (*CLAIM_SECONDS, "more")],
         duration_sum=numbers.get("took", 0),
     )
 
 
-def _numbers(reply: object) -> dict[str, int]:
+def _numbers(reply: Sequence[bytes] | Exception) -> dict[str, int]:
     """A hash of numbers; empty for an error."""
-    if not isinstance(reply, list):
-        return {}
-    pairs = zip(reply[::2], reply[1::2], strict=True)
-    return {name.decode("utf-8", "replace"): whole(value) for name, value in pairs}
+    return {name.decode("utf-8", "replace"): whole(value) for name, value in hash_of(reply).items()}

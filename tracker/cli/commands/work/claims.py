@@ -23,7 +23,7 @@ from tracker.cli.terminal import Moment, Row, progress, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.store.store import Store
-from tracker.store.work.log import FinishedClaim, LogEntry, finished_claim
+from tracker.store.work.log import FinishedClaim
 from tracker.store.work.statistics import Board, Rank
 from tracker.system.private_file import open_private, sync_directory
 
@@ -147,8 +147,7 @@ async def show_top(
 async def show_log(store: Store, project: Project, limit: Limit = 20) -> Pages:
     """List finished claims, newest first. `tracker work drain` writes them to files."""
 
-    def row(logged: LogEntry) -> Row:
-        entry = finished_claim(logged)
+    def row(entry: FinishedClaim) -> Row:
         return {
             "at": Moment(entry.at),
             "bytes": entry.total_bytes,
@@ -182,7 +181,7 @@ def drain_log(
         with locked(directory), progress("written") as shown:
             await store.work.log.open_drain(project)
             while entries := await store.work.log.read_drain(project, 500):
-                write(directory, project, [finished_claim(entry) for entry in entries if entry.fields])
+                write(directory, project, [entry for entry in entries if entry.item])
                 await store.work.log.acknowledge(project, entries)
                 written += len(entries)
                 shown.advance(len(entries))
