@@ -2,7 +2,7 @@
 have copies of both, which a tracker reads that starts without the main prefix."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -89,17 +89,13 @@ class AllowList(_List):
             hashes = await shard.connection.pipeline(*(("EXISTS", key) for key in keys))
             found = [prefix for prefix, exists in zip(prefixes, hashes, strict=True) if exists == 1]
             if found and shard is self._shards.main:
-                await self._list(found)
+                listed = shard.keys.allowed_clients()
+                with suppress(ResponseError):  # such as of a full store: the next sweep adds them
+                    if not all(await shard.connection.command("SMISMEMBER", listed, *found)):
+                        await shard.connection.command("SADD", listed, *found)
             return found
 
         return await self._shards.main_or_copy(read)
-
-    async def _list(self, prefixes: Sequence[bytes]) -> None:
-        """Adds prefixes to the list. Ignores errors, such as a full store: the next sweep adds them."""
-        listed = self._keys.allowed_clients()
-        with suppress(ResponseError):
-            if not all(await self._connection.command("SMISMEMBER", listed, *prefixes)):
-                await self._connection.command("SADD", listed, *prefixes)
 
 
 MAX_REMEMBERED = 10_000

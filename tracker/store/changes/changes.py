@@ -127,19 +127,16 @@ class Changes(StorePart):
         """
         position = check_position(position)
         try:
-            return await self._after(position, limit)
+            start = order_of(position)
+            found = await self._read(self.feed, start, limit)
+            trimmed = await self._is_trimmed_after(self.feed, start)
+            newest = await self._newest_at(start)  # another one: the store has lost its latest changes
+            return ChangePage(found, found[-1].id if found else newest, trimmed or newest != position)
         except StoreUnavailable as error:
             if not (unavailable := self._shards.unavailable):
                 raise
             self._shards.leave_out(unavailable, error)
             return ChangePage([], position, False)
-
-    async def _after(self, position: str, limit: int) -> ChangePage:
-        start = order_of(position)
-        found = await self._read(self.feed, start, limit)
-        trimmed = await self._is_trimmed_after(self.feed, start)
-        newest = await self._newest_at(start)  # another one: the store has lost its latest changes
-        return ChangePage(found, found[-1].id if found else newest, trimmed or newest != position)
 
     async def newest(self, limit: int) -> list[Change]:
         """The newest changes, oldest first. Each shard is asked for some more than its share, and again if all of these

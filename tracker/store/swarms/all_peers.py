@@ -59,7 +59,10 @@ class AllPeers:
         """All peers from a cursor on, FIRST for all, in parts, each with the cursor that continues, empty at the end.
         Some peers come again then; a peer that is there all the time comes once or more. Raises ClientError for a
         malformed cursor."""
-        number, scan = _place(cursor, len(self._shards))
+        place = re.fullmatch(r"([0-9]{1,3})-([0-9]{1,20})", cursor, re.ASCII)
+        if place is None or int(place[1]) >= len(self._shards) or int(place[2]) >= 2**64:
+            raise ClientError("a malformed cursor")
+        number, scan = int(place[1]), int(place[2])
         while number < len(self._shards):
             shard = self._shards[number]
             after, flat = await shard.connection.command(
@@ -124,13 +127,6 @@ async def _torrents(shard: Shard, ids: Sequence[bytes]) -> list[tuple[str, InfoH
         for torrent_id, info_hash in zip(texts, hashes, strict=True)
         if info_hash and len(info_hash) == 40
     ]
-
-
-def _place(cursor: str, shards: int) -> tuple[int, int]:
-    found = re.fullmatch(r"([0-9]{1,3})-([0-9]{1,20})", cursor, re.ASCII)
-    if found is None or int(found[1]) >= shards or int(found[2]) >= 2**64:
-        raise ClientError("a malformed cursor")
-    return int(found[1]), int(found[2])
 
 
 def _peer(member: _Member, row: Mapping[str, Any], checks: Mapping[Endpoint, ConnectCheck]) -> ActivePeer:

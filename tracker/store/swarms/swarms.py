@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from operator import add
 from typing import Any, NamedTuple, cast
 
@@ -320,7 +321,8 @@ class AllSwarms:
         """Reads counts with the next batch; the outcome is that of ``scrape``, or StoreUnavailable."""
         parts = grouped(info_hashes, self.of)
         if len(parts) <= 1:
-            swarms = next(iter(parts), None) or self._any
+            available = (self._all[each.number] for each in self._shards if not each.connection.unavailable)
+            swarms = next(chain(parts, available), self._all[0])
             swarms.scrapes.submit((info_hashes, passkey), settle, context)
             return
         whole = _ScrapeOfShards(info_hashes, len(parts), settle, context)
@@ -329,12 +331,6 @@ class AllSwarms:
                 swarms.scrapes.submit((part, passkey), _add_parts, whole)
             except StoreUnavailable as error:
                 whole.add_part(error)
-
-    @property
-    def _any(self) -> Swarms:
-        """The swarms of an available shard."""
-        unavailable = self._shards.unavailable
-        return next((self._all[each.number] for each in self._shards if each.number not in unavailable), self._all[0])
 
     async def scrape(self, info_hashes: Sequence[InfoHash], passkey: str = "") -> Figures | Refused:
         """The counts of each torrent, 0 for unknown and denied ones; Refused when ``passkey`` may not read them."""

@@ -7,7 +7,7 @@ take the torrents with their old scores.
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from typing import Annotated, Any
@@ -117,21 +117,18 @@ class Scores:
         for _ in range(min(SHARDS_A_CALL, len(self._shards))):
             shard = self._shards[self._next]
             self._next = (self._next + 1) % len(self._shards)
+            by_waiting, is_odd = divmod(min(count, MAX_AT_ONCE), 2)
+            if is_odd:  # every other call takes one more by time waited
+                self._extra_by_waiting[shard] = not self._extra_by_waiting[shard]
+                by_waiting += self._extra_by_waiting[shard]
             try:
-                taken = await self._take_due(shard, min(count, MAX_AT_ONCE))
+                rows = await self._take(shard, min(count, MAX_AT_ONCE), by_waiting, "")
             except StoreUnavailable as error:
                 self._shards.leave_out([shard.number], error)
                 continue
-            if taken:
-                return taken
+            if rows:
+                return list(map(_taken, rows))
         return []
-
-    async def _take_due(self, shard: Shard, count: int) -> list[Taken]:
-        by_waiting = count // 2
-        if count % 2:  # an odd number: every other call takes one more by time waited
-            self._extra_by_waiting[shard] = not self._extra_by_waiting[shard]
-            by_waiting += self._extra_by_waiting[shard]
-        return [_taken(row) for row in await self._take(shard, count, by_waiting, "")]
 
     async def take_one(self, torrent_id: str) -> Taken | None:
         """Takes this torrent, due or not. None if it is not in the ranking. Raises Leased if a lease is held."""
@@ -160,12 +157,14 @@ class Scores:
     async def _end(self, results: Sequence[tuple[Taken, str, int | None]]) -> Finished:
         head = (self._now(), COUNTED_ONCE_IN_SECONDS, self.history)
         parts = self._shards.by_shard(results, lambda result: result[0].info_hash)
-        found = await asyncio.gather(
-            *(
-                shard.scripts.score([*head, *(part for each in some for part in _result(*each))])
-                for shard, some in parts.items()
-            )
-        )
+        calls: list[Awaitable[Any]] = []
+        for shard, some in parts.items():
+            argv: list[Argument] = [*head]
+            for taken, score, elsewhere in some:
+                argv += (taken.torrent_id, taken.info_hash.hex(), taken.token, score, taken.new)
+                argv += (taken.seeders + taken.leechers, "" if elsewhere is None else elsewhere)
+            calls.append(shard.scripts.score(argv))
+        found = await asyncio.gather(*calls)
         void = tuple(torrent_id.decode() for _, ids in found for torrent_id in ids)
         return Finished(sum(counted for counted, _ in found), void)
 
@@ -248,11 +247,6 @@ class Scores:
 
     def _now(self) -> int:
         return int(self._clock())
-
-
-def _result(taken: Taken, score: str, elsewhere: int | None) -> list[Argument]:
-    head: list[Argument] = [taken.torrent_id, taken.info_hash.hex(), taken.token, score, taken.new]
-    return [*head, taken.seeders + taken.leechers, "" if elsewhere is None else elsewhere]
 
 
 def _taken(row: list[Any]) -> Taken:

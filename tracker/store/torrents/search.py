@@ -131,28 +131,24 @@ class Search(Part):
     async def _hashes(self, position: int, wanted: int) -> tuple[int, list[InfoHash]]:
         if len(self._digits) == 2 * HASH_LENGTH:  # also finds a known torrent that is in no index
             return (END, [InfoHash(bytes.fromhex(self._digits))]) if wanted else (position, [])
-        first, end = await self._places()
-        found: list[InfoHash] = []
-        while len(found) < wanted and first + position < end:
-            begin = first + position
-            last = min(end, begin + wanted - len(found), begin + HASHES_A_CALL) - 1
-            ids = await self._connection.command("ZRANGE", self._keys.info_hashes(), begin, last)
-            if not ids:
-                break
-            position += len(ids)
-            hexed = await self._connection.command("MGET", *(self._keys.torrent_id(i.decode()) for i in ids))
-            digits = [text.decode() for text in hexed if text]
-            found += (InfoHash(bytes.fromhex(text)) for text in digits if text.startswith(self._digits))
-        return (position if first + position < end else END), found
-
-    async def _places(self) -> tuple[int, int]:
-        """Returns the index range [first, end) of info hashes that begin with the first SCORE_DIGITS digits."""
+        # The range of those that begin with the first SCORE_DIGITS digits.
         digits, index = self._digits[:SCORE_DIGITS], self._keys.info_hashes()
         lowest, highest = (int(digits.ljust(SCORE_DIGITS, filling), 16) for filling in "0f")
         first, end = await self._connection.replies(
             ("ZCOUNT", index, "-inf", f"({lowest}"), ("ZCOUNT", index, "-inf", highest)
         )
-        return int(first), int(end)
+        found: list[InfoHash] = []
+        while len(found) < wanted and first + position < end:
+            begin = first + position
+            last = min(end, begin + wanted - len(found), begin + HASHES_A_CALL) - 1
+            ids = await self._connection.command("ZRANGE", index, begin, last)
+            if not ids:
+                break
+            position += len(ids)
+            hexed = await self._connection.command("MGET", *(self._keys.torrent_id(i.decode()) for i in ids))
+            texts = [text.decode() for text in hexed if text]
+            found += (InfoHash(bytes.fromhex(text)) for text in texts if text.startswith(self._digits))
+        return (position if first + position < end else END), found
 
 
 def _digits_of(text: str) -> str:

@@ -103,13 +103,9 @@ STORED_TOTALS = (*_PARTS["profile"], *TOTALS, "unreported")
 
 def user_of(row: Sequence[bytes | None]) -> User:
     """``row``: the passkey, STORED_RIGHTS and STORED_TOTALS."""
-    return User(**{name: read(value) for (name, read), value in zip(_READERS, row, strict=True)})
+    known, names = fields_of(User, plain=True), ("passkey", *STORED_RIGHTS, *STORED_TOTALS)
+    return User(**{name: known[name].read(value) for name, value in zip(names, row, strict=True)})
 
-
-_OTHERS = {"passkey": Field(kind="text"), "user_id": Field(kind="text"), "unreported": Field(kind="number")}
-_READERS = tuple(
-    (name, {**fields_of(User), **_OTHERS}[name].read) for name in ("passkey", *STORED_RIGHTS, *STORED_TOTALS)
-)
 
 _PASSKEY = re.compile(r"[0-9A-Za-z_-]{16,64}", re.ASCII)
 GROUP_ID = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)

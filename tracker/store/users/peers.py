@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tracker.bittorrent import PeerId
 from tracker.store.schema.lenient_numbers import hash_of, whole
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shards
 from tracker.store.torrents.records import Peer, peer_of
 from tracker.store.users.users import Users
 
@@ -53,21 +53,19 @@ class UserPeers:
             for shard, (_, flat) in found.items()
             for torrent_id, peer_id in zip(flat[::2], flat[1::2], strict=True)
         ]
-        return LivePeers(await self._read(peers[:MAX_PEERS]), complete and len(peers) <= MAX_PEERS)
+        rows = await self._shards.ask(
+            [(shard, ("HGETALL", shard.keys.peer(torrent_id, id))) for shard, torrent_id, id in peers[:MAX_PEERS]],
+            keep_errors=True,
+        )
+        pairs = zip(peers, rows, strict=False)
+        live = [(torrent_id, peer_of(id, hash_of(row))) for (_, torrent_id, id), row in pairs if row]
+        return LivePeers(live, complete and len(peers) <= MAX_PEERS)
 
     async def lists(self, user_id: str) -> tuple[Lists, Lists]:
         """(as a seeder, as a leecher), the sums over the shards of today."""
         rows = await self._shards.each(lambda shard: ("HMGET", shard.keys.user(user_id), "lists_s", "lists_l"))
         seeding, leeching = zip(*rows.values(), strict=True) if rows else ((), ())
         return _lists_of(seeding), _lists_of(leeching)
-
-    async def _read(self, peers: Sequence[tuple[Shard, str, PeerId]]) -> list[tuple[str, Peer]]:
-        rows = await self._shards.ask(
-            [(shard, ("HGETALL", shard.keys.peer(torrent_id, id))) for shard, torrent_id, id in peers], keep_errors=True
-        )
-        return [
-            (torrent_id, peer_of(id, hash_of(row))) for (_, torrent_id, id), row in zip(peers, rows, strict=True) if row
-        ]
 
 
 def _lists_of(texts: Sequence[bytes | None]) -> Lists:

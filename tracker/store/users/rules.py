@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 
@@ -123,7 +123,11 @@ class Groups(SharedRules):
         """By id."""
         rows = loaded_groups(await self._text()).items()
         stored = {int(key): row for key, row in rows if key.isascii() and key.isdigit() and isinstance(row, dict)}
-        return [_group_of(group_id, stored[group_id]) for group_id in sorted(stored)]
+        known = fields_of(Group).items()
+        return [
+            Group(group_id, **{name: field.read(_stored(row.get(name))) for name, field in known})
+            for group_id, row in sorted(stored.items())
+        ]
 
     async def _text(self) -> bytes:
         found = await self._shards.main_or_copy(lambda shard: shard.connection.command("GET", shard.keys.groups()))
@@ -165,11 +169,6 @@ class Groups(SharedRules):
 
 def _keys_in(shard: Shard) -> tuple[str, str, str]:
     return shard.keys.upload_multiplier(), shard.keys.download_multiplier(), shard.keys.groups()
-
-
-def _group_of(group_id: int, row: Mapping[str, Any]) -> Group:
-    known = fields_of(Group)
-    return Group(group_id, **{name: each.read(_stored(row.get(name))) for name, each in known.items()})
 
 
 def _stored(value: object) -> bytes | None:

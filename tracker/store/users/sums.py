@@ -3,7 +3,7 @@ rankings."""
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from itertools import product
 
 from redis.exceptions import RedisError
 
@@ -18,28 +18,12 @@ USERS_A_CALL = 100
 USERS_A_PASS = 500
 
 
-class Sums(NamedTuple):
-    hit_and_runs: int
-    totals: tuple[int, ...]  # of SUMMED
-
-
 class UserSums(StorePart):
     """A single shard has the sums themselves. Every method raises StoreUnavailable and redis.exceptions.RedisError."""
 
     def __init__(self, shards: Shards) -> None:
         super().__init__(shards)
         self._parts = shards.others
-
-    async def read(self, user_ids: Sequence[str]) -> list[Sums]:
-        """The sums over all shards, of each user."""
-        commands: list[tuple[Shard, tuple[Argument, ...]]] = []
-        for user_id in user_ids:
-            for shard in self._parts:
-                commands.append((shard, ("HMGET", shard.keys.user(user_id), *SUMMED)))
-                commands.append((shard, ("SCARD", shard.keys.user_set(user_id, "hnr"))))
-        replies = await self._shards.send(commands)
-        parts = 2 * len(self._parts)
-        return [Sums(sum(some[1::2]), _totals(some[::2])) for some in in_parts(replies, parts)] if parts else []
 
     async def totals(self, user_ids: Sequence[str]) -> list[dict[str, int]]:
         """Of each user the current value of each of SUMMED; none where there is nothing to add up. While a shard is
@@ -66,9 +50,14 @@ class UserSums(StorePart):
     async def save(self, user_ids: Sequence[str]) -> None:
         """Writes the sums under the main prefix. Users that were deleted are left out."""
         for some in in_parts(user_ids if self._parts else (), USERS_A_CALL):
+            commands: list[tuple[Shard, tuple[Argument, ...]]] = []
+            for user_id, shard in product(some, self._parts):
+                commands.append((shard, ("HMGET", shard.keys.user(user_id), *SUMMED)))
+                commands.append((shard, ("SCARD", shard.keys.user_set(user_id, "hnr"))))
+            parts = in_parts(await self._shards.send(commands), 2 * len(self._parts))
             argv: list[Argument] = [" ".join(SUMMED)]
-            for user_id, sums in zip(some, await self.read(some), strict=True):
-                argv += (user_id, sums.hit_and_runs, *sums.totals)
+            for user_id, found in zip(some, parts, strict=True):
+                argv += (user_id, sum(found[1::2]), *_totals(found[::2]))
             await self._scripts.sum_users(argv)
 
     async def save_if_possible(self, user_ids: Sequence[str]) -> None:

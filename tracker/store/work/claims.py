@@ -120,7 +120,7 @@ class Claims(Part):
         seconds, total = verified or (0, sum(by_domain.values()))
         argv: list[Argument] = [project, self._now_ms(), check_claimant(claimant), *sender_of(address), item, token]
         argv += (*map(kept_text, (version, user_agent, id_text)), int(verified is not None), seconds, total)
-        argv += (bytes_text(by_domain), domains_text(by_domain))
+        argv += (json.dumps(by_domain, separators=(",", ":"), sort_keys=True), domains_text(by_domain))
         return DoneResult(known(await self._scripts.work_done(argv)).decode())
 
     async def complete(self, project: str, claimant: str, item: str, *, seconds: int, uploaded: int = 0) -> DoneResult:
@@ -243,8 +243,3 @@ def _refusal(reason: Refused, rest: Sequence[Any]) -> Refusal:
     if reason == "outdated":
         return Refusal(reason, min_version=rest[0].decode("utf-8", "replace"))
     return Refusal(reason)
-
-
-def bytes_text(by_domain: Mapping[str, int]) -> str:
-    """Bytes by domain as they are logged."""
-    return json.dumps(dict(by_domain), separators=(",", ":"), sort_keys=True)

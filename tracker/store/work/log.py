@@ -4,7 +4,6 @@ The drain reads a batch, writes it to disk with fsync, and only then acknowledge
 acknowledged is read again, so a line may come twice, under the same id, and is never lost.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
-from tracker.store.schema.lenient_numbers import hash_of, text_of, whole
+from tracker.store.schema.lenient_numbers import hash_of, json_object, text_of, whole
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work.projects import Projects
@@ -53,6 +52,7 @@ def _finished_claim(id: str, row: Mapping[str, str]) -> FinishedClaim:
     def number(name: str) -> int:
         return whole(text(name).encode())
 
+    reported = json_object(text("bytes")) or {}
     return FinishedClaim(
         id=id,
         at=number("at") / 1000,
@@ -61,22 +61,13 @@ def _finished_claim(id: str, row: Mapping[str, str]) -> FinishedClaim:
         address=text("ip"),
         user_agent=text("ua"),
         version=text("version"),
-        bytes=_bytes_of(text("bytes")),
+        bytes={name: number for name, number in reported.items() if isinstance(number, int)},
         total_bytes=number("total"),
         seconds=number("seconds"),
         claimed_at=number("claimed") / 1000,
         late=text("late") == "1",
         note=text("id"),
     )
-
-
-def _bytes_of(text: str) -> dict[str, int]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    pairs = found.items() if isinstance(found, dict) else ()
-    return {name: value for name, value in pairs if isinstance(value, int)}
 
 
 class Log(Part):

@@ -96,7 +96,10 @@ class Policy(Part):
             wanted = demand(definition, torrent, now)
             if wanted is not None and not is_settled(torrent.entry, wanted):
                 found[info_hash] = wanted
-                rows.append((info_hash.hex(), f"{chance:.6f}", " ".join(torrent.holders), *_row(wanted)))
+                since = "" if wanted.asked_since is None else wanted.asked_since
+                to = " ".join(wanted.asked) or wanted.queue
+                head = (info_hash.hex(), f"{chance:.6f}", " ".join(torrent.holders))
+                rows.append((*head, wanted.copies, wanted.base, wanted.need, to, since))
         changes: list[Change] = []
         done = rehearsal or Rehearsal()
         for first in range(0, max(len(rows), position is not None), SLICE):
@@ -141,11 +144,6 @@ class Policy(Part):
         after, flat = await self._connection.command("HSCAN", self._keys.work_policy(project), cursor, "COUNT", count)
         found = (info_hash_of(text) for text in flat[::2])
         return int(after), [info_hash for info_hash in found if info_hash is not None]
-
-
-def _row(wanted: Demand) -> tuple[Argument, ...]:
-    since = "" if wanted.asked_since is None else wanted.asked_since
-    return wanted.copies, wanted.base, wanted.need, " ".join(wanted.asked) or wanted.queue, since
 
 
 def _change(info_hash: InfoHash, wanted: Demand, before: int, copies: int, to: bytes, no_room: int) -> Change:

@@ -66,7 +66,11 @@ class Leaderboard(Part):
             ("ZRANGE", key, offset, offset + count - 1, "REV"), ("ZCARD", key)
         )
         numbers = await self._connection.pipeline(*(("ZMSCORE", board, *claimants) for board in boards if claimants))
-        return [_rank(*row) for row in zip(claimants, *numbers, strict=True)], int(total)
+        ranks = [
+            Rank(claimant.decode("utf-8", "replace"), *(score(number or b"0") for number in row))
+            for claimant, *row in zip(claimants, *numbers, strict=True)
+        ]
+        return ranks, int(total)
 
     def _key(self, project: str, board: Board, span: str | None) -> str:
         ranking = f"downloader_{board}"
@@ -97,11 +101,6 @@ class Leaderboard(Part):
 def _sample(points: list[bytes]) -> list[bytes]:
     step = -(-len(points) // MAX_POINTS) or 1
     return points[::-1][::step][::-1]
-
-
-def _rank(claimant: bytes, *numbers: bytes | None) -> Rank:
-    items, reported, seconds = (0 if number is None else score(number) for number in numbers)
-    return Rank(claimant.decode("utf-8", "replace"), items, reported, seconds)
 
 
 TOTALS = ("added", "claimed", "done", "lapsed", "released", "repaired", "bytes", "seconds", "unverified")

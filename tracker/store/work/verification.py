@@ -57,12 +57,26 @@ class Verification(Part):
         return int(await self._connection.command("ZCARD", self._keys.work_checks(project)))
 
     async def check(
-        self, project: str, before: float, count: int = MAX_BATCH, probes: int | None = None
+        self, project: str, before: float, count: int = MAX_BATCH, probes: int | None = None, alone: str = ""
     ) -> list[Checked]:
         """Looks at claims that were last checked before then (epoch s), the longest unchecked first: notes their
         state and extends or shortens their leases. At most ``probes`` are named for a connection; None: the tracker
-        makes none, and claims of all projects are verified by announces alone."""
-        return await self._verify(project, before, count, "", probes)
+        makes none, and claims of all projects are verified by announces alone. ``alone``: only this one, as
+        `<item> <claimant>`."""
+        rules = self._rules.current
+        argv: list[Argument] = [project, self._now_ms(), int(_LEASE_OF_MAX_GAP * rules.max_gap)]
+        argv += (int(rules.accounts == "required"), count, int(before * 1000), alone)
+        argv.append("" if probes is None else probes)
+        rows = await self._scripts.work_verify(argv)
+        if rows and rows[0] == b"ask":
+            asked: list[FactRow] = list(zip(*(iter(rows[1:]),) * 4, strict=True))
+            packed = await self._facts.read(asked)
+            if alone and not packed[0]:
+                raise StoreUnavailable("the shard of the torrent does not reply")
+            for (item, claimant, *_), facts in zip(asked, packed, strict=True):
+                argv += (b"%b %b" % (item, claimant), facts)
+            rows = await self._scripts.work_verify(argv)
+        return [_checked(row) for row in known(rows)]
 
     async def note_probe(self, project: str, checked: Checked, result: ProbeResult) -> bool:
         """Notes what a connection to the claimant's seeder has shown. True if that ended the claim: it failed twice in
@@ -83,28 +97,12 @@ class Verification(Part):
         result = await self._claims.done(project, claimant, item)
         if result.outcome != "unverified":
             return result
-        found = await self._verify(project, 0.0, 1, f"{item} {claimant}", 0)
+        found = await self.check(project, 0.0, 1, 0, alone=f"{item} {claimant}")
         if not found:
             return DoneResult("stranger")  # it ended meanwhile
         if found[0].verified:
             return await self.complete(project, found[0])
         return DoneResult("unverified", found[0].missing_seconds)
-
-    async def _verify(self, project: str, before: float, count: int, alone: str, probes: int | None) -> list[Checked]:
-        rules = self._rules.current
-        argv: list[Argument] = [project, self._now_ms(), int(_LEASE_OF_MAX_GAP * rules.max_gap)]
-        argv += (int(rules.accounts == "required"), count, int(before * 1000), alone)
-        argv.append("" if probes is None else probes)
-        rows = await self._scripts.work_verify(argv)
-        if rows and rows[0] == b"ask":
-            asked: list[FactRow] = list(zip(*(iter(rows[1:]),) * 4, strict=True))
-            packed = await self._facts.read(asked)
-            if alone and not packed[0]:
-                raise StoreUnavailable("the shard of the torrent does not reply")
-            for (item, claimant, *_), facts in zip(asked, packed, strict=True):
-                argv += (b"%b %b" % (item, claimant), facts)
-            rows = await self._scripts.work_verify(argv)
-        return [_checked(row) for row in known(rows)]
 
 
 def _checked(row: list[bytes]) -> Checked:
