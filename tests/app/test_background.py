@@ -106,7 +106,7 @@ async def complete(jobs: Jobs, queue: str, payload: dict[str, object] | None = N
 
 
 async def ranked(store: Store) -> dict[str, float]:
-    return dict(await store.scores.top(10))
+    return dict(await store.top_scores(10))
 
 
 @pytest.mark.usefixtures("background")

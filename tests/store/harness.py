@@ -1,6 +1,7 @@
 """A store under test: the real objects on a real server, with a clock that the test moves."""
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from tracker.store.client.connection import Connection, connect
 from tracker.store.client.scripts import Scripts
 from tracker.store.maintenance.maintenance import Maintenance
 from tracker.store.schema.keys import Keys
+from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.client_software import MIN_ADDRESSES, ClientEvent, ClientSoftware
 from tracker.store.store import Store as RealStore
@@ -56,6 +58,15 @@ class Store(RealStore):
         self.url, self.clock = url, clock or Clock()
         options = StoreOptions(rules=rules, scoring_interval_seconds=SCORED_EVERY, shards=shards)
         super().__init__(connection, keys.prefix, options, clock=self.clock, timer=timer)
+
+    async def torrents_of(self, user_id: str, name: str) -> list[str]:
+        """The ids in a set of a user's torrents, sorted by number."""
+        found, _ = await self.users.first_torrents(user_id, name, sys.maxsize)
+        return sorted(found, key=lambda i: (len(i), i))
+
+    async def top_scores(self, count: int, offset: int = 0) -> list[tuple[str, float]]:
+        """(torrent id, score) from ``offset`` on, highest score first."""
+        return await top_of(self.shards, lambda shard: shard.keys.index("score"), count, offset)
 
     def shard(self, info_hash: InfoHash) -> Shard:
         """The shard of a torrent."""

@@ -91,7 +91,7 @@ async def leased(store: Store) -> int:
 
 
 async def scores(store: Store) -> dict[str, float]:
-    return dict(await store.scores.top(1000))
+    return dict(await store.top_scores(1000))
 
 
 async def fill(store: Store, torrent: int, peers: int, new: int) -> None:

@@ -126,7 +126,7 @@ async def test_a_hit_and_run_shows_the_remaining_time_and_is_forgiven(alice: Pri
         assert len(page.torrents) == 2
         response = await send(browser, f"{HERE}/forgive", {"torrent_id": "1"})
         assert response.location == f"{HERE}?set=hnr&notice=forgiven"
-        assert await alice.store.users.torrents("7", "hnr") == ["2"]
+        assert await alice.store.torrents_of("7", "hnr") == ["2"]
         await send(browser, f"{HERE}/forgive")
     assert await alice.store.users.hit_and_run_count() == 0
 

@@ -204,7 +204,7 @@ async def test_nothing_is_recorded_while_it_is_off(redis_url: str, prefix: str) 
         await store.announce(update(1, "s", passkey=ALICE))
         await store.announce(update(1, "x", passkey=ALICE, downloaded=1000, bytes_left=0))
         assert not await store.redis.exists(store.keys.changes())
-        assert await store.users.torrents("7", "hnr")
+        assert await store.torrents_of("7", "hnr")
 
 
 async def test_a_feed_of_a_wrong_type_fails_no_announce(store: Store) -> None:
@@ -361,7 +361,7 @@ class FeedMachine(SwarmMachine):
         assert active == {(t, p.hex()): entry.user for (t, p), entry in model.active.items()}
         assert completions == {t: n for t, n in model.snatches.items() if n}
         for user in ("7", "8"):
-            assert {t for u, t in owed if u == user} == set(self.run(self.store.users.torrents(user, "hnr")))
+            assert {t for u, t in owed if u == user} == set(self.run(self.store.torrents_of(user, "hnr")))
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ async def figures(store: Store) -> dict[str, Any]:
         )
     for user in ("7", "8"):
         for name in ("active", "complete", "incomplete", "hnr"):
-            ids = await store.users.torrents(user, name)
+            ids = await store.torrents_of(user, name)
             found[f"{user} {name}"] = sorted(each.info_hash.hex() for each in await store.torrents.by_ids(ids))
     tokens = await store.freeleech.page("7")
     found["tokens"] = sorted(
@@ -180,7 +180,7 @@ async def test_what_a_removed_torrent_left_goes_to_no_other(store: Store) -> Non
     assert after["31"] == before[OLD[3]]
     (left,) = after.keys() - set(NEW)
     assert after[left] == before["31"] and int(left) > 880_005
-    assert set(await store.users.torrents("7", "complete")) - set(NEW) == {left}
+    assert set(await store.torrents_of("7", "complete")) - set(NEW) == {left}
 
 
 async def accounts(store: Store) -> dict[str, dict[bytes, bytes]]:

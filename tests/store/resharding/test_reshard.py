@@ -79,7 +79,7 @@ async def figures(store: Store) -> dict[str, Any]:
         user = await store.users.get(passkey)
         assert user is not None
         found[user_id] = user
-        ids = await store.users.torrents(user_id, "active")
+        ids = await store.torrents_of(user_id, "active")
         found[f"{user_id} sets"] = await store.users.set_sizes(user_id)
         found[f"{user_id} accounts"] = await store.users.accounts([(user_id, each) for each in ids])
     rows = [await store.torrent(info_hash) for info_hash in HASHES]

@@ -49,7 +49,7 @@ async def test_torrents_of_all_shards_are_scored(registered: Store) -> None:
     assert scored == 12
     lag = await store.scores.lag()
     assert (lag.count, lag.waiting, lag.late) == (12, 0, 0)
-    assert len(await store.scores.top(5, 10)) == 2
+    assert len(await store.top_scores(5, 10)) == 2
 
 
 async def test_the_place_of_a_torrent_is_its_place_among_all_shards(registered: Store) -> None:
@@ -59,7 +59,7 @@ async def test_the_place_of_a_torrent_is_its_place_among_all_shards(registered: 
         assert torrent is not None
         index = store.shard(info_hash).keys.index("score")
         await store.redis.zadd(index, {torrent.torrent_id: 1 + number / 10})
-    ranked = await store.scores.top(12)
+    ranked = await store.top_scores(12)
     places = [await store.scores.place(torrent_id) for torrent_id, _ in ranked]
     assert [(place.rank, place.of) for place in places if place] == [(rank, 12) for rank in range(12)]
     assert await store.scores.place("1") is None

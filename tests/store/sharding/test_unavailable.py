@@ -117,7 +117,6 @@ MERGED: dict[str, Read] = {
     "totals": lambda store: store.counters.totals(),
     "changes": lambda store: store.changes.newest(5),
     "number of changes": lambda store: store.changes.size(),
-    "scores": lambda store: store.scores.top(10),
     "number of scores": lambda store: store.scores.count(),
     "lag of scores": lambda store: store.scores.lag(),
     "due scores": lambda store: store.scores.take(10),
@@ -130,7 +129,7 @@ MERGED: dict[str, Read] = {
     "decided hit-and-runs": lambda store: store.hit_and_runs.decide(),
     "dropped hit-and-runs": lambda store: store.hit_and_runs.drop(),
     "deletions": lambda store: store.users.finish_deletions(),
-    "a user's torrents": lambda store: store.users.torrents("7", "active"),
+    "a user's torrents": lambda store: store.users.first_torrents("7", "active", 100),
     "pages of a user's torrents": lambda store: asyncio.gather(
         *(store.users.torrents_page("7", "active", cursor) for cursor in range(SHARDS))
     ),

@@ -67,7 +67,7 @@ async def test_a_shard_gets_a_copy_with_the_first_announce(store: Store) -> None
 @pytest.mark.parametrize("store", ["optional"], indirect=True)
 async def test_the_first_announce_of_a_user_is_not_taken_for_an_anonymous_one(store: Store) -> None:
     assert await announce(store, 1, ALICE) == "join"
-    assert len(await store.users.torrents("7", "active")) == 1
+    assert len(await store.torrents_of("7", "active")) == 1
     answer = await store.swarms.announce(update(2, "s", info_hash=TORRENTS[2], passkey=UNKNOWN))
     assert isinstance(answer, AdmittedAnonymously) and answer.outcome == "join"
 

@@ -58,7 +58,7 @@ async def figures(store: Store) -> dict[str, Any]:
     for user_id in ("7", "8"):
         sets = {}
         for name in ("active", "complete", "incomplete", "hnr"):
-            torrents = await store.torrents.by_ids(await store.users.torrents(user_id, name))
+            torrents = await store.torrents.by_ids(await store.torrents_of(user_id, name))
             sets[name] = {torrent.info_hash for torrent in torrents}
         accounts = {}
         for torrent in await store.torrents.get_all(HASHES):
@@ -267,7 +267,7 @@ async def test_hit_and_runs_are_counted_forgiven_and_pending_over_all_shards(sto
         await store.announce(update(5, "x", info_hash=info_hash, passkey=ALICE, downloaded=500, bytes_left=500))
     await save_sums(store)
     assert await store.users.hit_and_runs() == [("7", 3)]
-    (torrent_id, *_) = await store.users.torrents("7", "hnr")
+    (torrent_id, *_) = await store.torrents_of("7", "hnr")
     assert await store.users.forgive("7", torrent_id) == 1
     assert await store.users.hit_and_runs() == [("7", 2)]
     assert await store.users.forgive("7") == 2
@@ -306,7 +306,7 @@ async def test_pages_of_a_users_torrents_are_full(both: tuple[Store, Store]) -> 
     for store in both:
         for info_hash in HASHES:
             await store.announce(update(5, "s", info_hash=info_hash, passkey=ALICE))
-        every = await store.users.torrents("7", "active")
+        every = await store.torrents_of("7", "active")
         for count in (1, 3, 5, 100):
             pages, cursor = list[list[str]](), 0
             while True:

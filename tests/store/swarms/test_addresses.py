@@ -110,7 +110,7 @@ async def test_in_private_mode_only_the_same_user_takes_an_endpoint(make_store: 
     assert await check_invariants(store.redis, store.keys) == 2
     assert (await store.announce(update(3, "s", passkey=ALICE, endpoint=endpoint(1)))).leechers == 2
     assert await store.redis.hget(store.keys.user_torrent("7", 1), "peers") == b"1"
-    assert await store.users.torrents("7", "active") == ["1"]
+    assert await store.torrents_of("7", "active") == ["1"]
     assert (await store.announce(update(1, passkey=ALICE))).outcome == "displaced"
     assert await check_invariants(store.redis, store.keys) == 2
     reply = await store.announce(update(4, "s", passkey=ALICE))
@@ -127,7 +127,7 @@ async def test_a_restart_creates_no_hit_and_run(make_store: MakeStore) -> None:
     store.clock.now += 60
     await store.announce(update(1, passkey=ALICE, downloaded=900))
     await store.announce(update(2, "s", passkey=ALICE, endpoint=endpoint(1)))
-    assert await store.users.torrents("7", "hnr") == []
+    assert await store.torrents_of("7", "hnr") == []
 
 
 # Bounds

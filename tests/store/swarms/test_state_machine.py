@@ -573,7 +573,7 @@ class SwarmMachine(RuleBasedStateMachine):
 
     @rule(user=st.sampled_from(["7", "8"]), torrent=st.none() | torrents)
     def forgive(self, user: str, torrent: int | None) -> None:
-        owed = self.run(self.store.users.torrents(user, "hnr"))
+        owed = self.run(self.store.torrents_of(user, "hnr"))
         torrent_id = None if torrent is None else self.id_of(torrent)
         forgiven = self.run(self.store.users.forgive(user, torrent_id))
         assert forgiven == (len(owed) if torrent_id is None else torrent_id in owed)

@@ -36,7 +36,7 @@ async def test_the_feed_and_users_speak_it(store: Store) -> None:
     await store.users.add("7", ALICE)
     await store.torrents.add(HASHES[1], {"torrent_id": "4711"})
     await store.announce(update(1, "s", info_hash=HASHES[1], passkey=ALICE))
-    assert await store.users.torrents("7", "active") == ["4711"]
+    assert await store.torrents_of("7", "active") == ["4711"]
     assert [each.torrent_id for each in await store.changes.newest(10)] == ["4711"]
 
 

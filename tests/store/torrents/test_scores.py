@@ -34,7 +34,7 @@ async def register(store: Store, count: int) -> None:
 
 
 async def scores(store: Store) -> dict[str, float]:
-    return dict(await store.scores.top(10_000))
+    return dict(await store.top_scores(10_000))
 
 
 async def times(store: Store) -> dict[str, float]:
@@ -407,9 +407,9 @@ async def test_the_ranking_is_readable(store: Store) -> None:
     await register(store, 4)
     for number, score in enumerate((0.5, 4.0, 1.0, 2.0), 1):
         await set_score(store, number, score)
-    assert await store.scores.top(2) == [("2", 4.0), ("4", 2.0)]
-    assert await store.scores.top(9, offset=3) == [("1", 0.5)]
-    assert await store.scores.top(9, offset=4) == []
+    assert await store.top_scores(2) == [("2", 4.0), ("4", 2.0)]
+    assert await store.top_scores(9, offset=3) == [("1", 0.5)]
+    assert await store.top_scores(9, offset=4) == []
     assert [(t.torrent_id, t.score) for t in await store.torrents.top("score", 2)] == [("2", 4.0), ("4", 2.0)]
     await store.redis.zrem(store.keys.index("score"), "1")
     torrent = await store.torrents.get(info_hash(1))

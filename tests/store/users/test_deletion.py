@@ -52,7 +52,7 @@ async def with_a_history(store: Store) -> None:
         await store.announce(update(number, "s", torrent=torrent, passkey=ALICE))
     store.clock.now += 100
     await store.announce(update(3, "x", torrent=3, downloaded=5000, passkey=ALICE))
-    assert await store.users.torrents("7", "hnr") == ["3"]
+    assert await store.torrents_of("7", "hnr") == ["3"]
     ids = range(1000, 1000 + TORRENTS)
     await store.redis.sadd(store.keys.user_set(7, "complete"), *ids)
     accounts = (store.keys.user_torrent(7, torrent_id) for torrent_id in ids)

@@ -134,7 +134,7 @@ async def test_a_group_spares_its_users_hit_and_runs(make_store: MakeStore) -> N
         store.clock.now += 10
         await store.announce(alice(torrent, "u", torrent, downloaded=1000, bytes_left=0))
         await store.announce(alice(torrent, "x", torrent, downloaded=1000, bytes_left=0))
-    assert await store.users.torrents("7", "hnr") == ["2"]
+    assert await store.torrents_of("7", "hnr") == ["2"]
 
 
 @pytest.mark.parametrize(("own", "of_group", "allowed"), [("", "1", 1), ("3", "1", 3), ("", "0", 4), ("", "-1", 2)])

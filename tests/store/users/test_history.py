@@ -56,7 +56,7 @@ async def test_announces_add_to_it_and_totals_stay(store: Store) -> None:
     assert (account["uploaded"], account["downloaded"], account["seed_time"]) == ("1005", "500", "1000")
     assert (account["extra_up"], account["extra_dn"]) == ("1000", "-500")
     assert (account["first_seen"], account["completed_at"]) == ("1600000000", "1700000000")
-    assert await store.users.torrents("7", "complete") == [torrent_id]
+    assert await store.torrents_of("7", "complete") == [torrent_id]
 
 
 async def test_a_row_changes_totals_where_that_is_asked_for_and_only_once(store: Store) -> None:
@@ -75,13 +75,13 @@ async def test_an_immune_torrent_makes_no_hit_and_run_and_one_that_is_brought_al
         {"user_id": "7", "torrent_id": second, "hit_and_run": True},
     ]
     assert await store.user_history.save(rows) == [True, True]
-    assert await store.users.torrents("7", "hnr") == [second]
+    assert await store.torrents_of("7", "hnr") == [second]
     await store.announce(update(1, "s", passkey=ALICE))
     await store.pass_time(10)
     await store.announce(update(1, "x", passkey=ALICE, downloaded=1000, bytes_left=0))
-    assert await store.users.torrents("7", "hnr") == [second]
+    assert await store.torrents_of("7", "hnr") == [second]
     assert await store.user_history.save([{**rows[1], "hit_and_run": False}]) == [False]
-    assert not await store.users.torrents("7", "hnr")
+    assert not await store.torrents_of("7", "hnr")
 
 
 async def test_an_invalid_row_changes_nothing_and_the_others_are_written(store: Store) -> None:
@@ -156,7 +156,7 @@ async def test_a_row_that_was_never_completed_says_so_and_an_end_of_zero_is_none
     torrent_id = await known(store)
     row = {"user_id": "7", "torrent_id": torrent_id, "completed_at": 0, "downloaded": 5}
     assert await store.user_history.save([row], add_to_totals=True) == [True]
-    assert await store.users.torrents("7", "incomplete") == [torrent_id]
+    assert await store.torrents_of("7", "incomplete") == [torrent_id]
     await store.user_sums.save(["7"])
     user = await store.users.by_id("7")
     assert user is not None and user.snatches == 0

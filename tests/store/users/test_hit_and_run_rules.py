@@ -55,7 +55,7 @@ async def leave(
 
 async def owed(store: Store, user_id: str = "7") -> list[str]:
     await check_invariants(store.redis, store.keys)
-    return await store.users.torrents(user_id, "hnr")
+    return await store.torrents_of(user_id, "hnr")
 
 
 async def pending(store: Store) -> list[Pending]:

@@ -65,7 +65,7 @@ async def test_an_index_of_another_type_fails_no_announce(private: Store) -> Non
     """The index is derived from the sets and rebuilt from them."""
     await private.redis.set(private.keys.hit_and_runs(), "x")
     await run_unavailable(private, 1, 2)
-    assert await private.users.torrents("7", "hnr") == await ids(private, 1, 2)
+    assert await private.torrents_of("7", "hnr") == await ids(private, 1, 2)
     await private.users.forgive("7", "2")
     await private.users.delete("8")
     await private.redis.delete(private.keys.hit_and_runs())
@@ -81,11 +81,11 @@ async def test_one_hit_and_run_is_forgiven_and_does_not_return_at_once(private: 
     await run_unavailable(private, 1, 2)
     first, second = await ids(private, 1, 2)
     assert await private.users.forgive("7", first) == 1
-    assert await private.users.torrents("7", "hnr") == [second]
+    assert await private.torrents_of("7", "hnr") == [second]
     assert await private.users.hit_and_runs() == [("7", 1)]
     await run_unavailable(private, 1, downloaded=0)
     await run_unavailable(private, 1, downloaded=100)  # a client's counters restart with each start
-    assert await private.users.torrents("7", "hnr") == [second]
+    assert await private.torrents_of("7", "hnr") == [second]
     await run_unavailable(private, 1, downloaded=1)
     assert await private.users.hit_and_runs() == [("7", 2)]
     await check_invariants(private.redis, private.keys)
@@ -95,7 +95,7 @@ async def test_all_hit_and_runs_of_a_user_are_forgiven(private: Store) -> None:
     await run_unavailable(private, *range(1, 6))
     await run_unavailable(private, 1, passkey=BOB)
     assert await private.users.forgive("7") == 5
-    assert await private.users.torrents("7", "hnr") == []
+    assert await private.torrents_of("7", "hnr") == []
     assert await private.users.hit_and_runs() == [("8", 1)]
     await run_unavailable(private, *range(1, 6), downloaded=100)
     assert await private.users.hit_and_runs() == [("8", 1)]
@@ -218,12 +218,12 @@ async def test_hit_and_runs_of_removed_torrents_are_removed(private: Store) -> N
     for torrent in (1, 3):
         assert await private.torrents.remove(info_hash(torrent))
     assert await dropped(private) == 2
-    assert await private.users.torrents("7", "hnr") == sorted([second, third])
+    assert await private.torrents_of("7", "hnr") == sorted([second, third])
     assert await private.users.hit_and_runs() == [("7", 2)]
     await check_invariants(private.redis, private.keys)
     assert await private.silence(update(9, torrent=3), third) == 1
     assert await dropped(private) == 1
-    assert await private.users.torrents("7", "hnr") == [second]
+    assert await private.torrents_of("7", "hnr") == [second]
     await check_invariants(private.redis, private.keys)
 
 

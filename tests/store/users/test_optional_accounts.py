@@ -222,7 +222,7 @@ async def test_peers_of_before_go_on_and_leave_in_another_mode(
         for client in listed:
             assert (await store.announce(client._replace(event=b"x"))).outcome == "leave"
     assert await check_invariants(store.redis, store.keys) == 1
-    assert await store.users.torrents("7", "active") == []
+    assert await store.torrents_of("7", "active") == []
     account = await store.redis.hget(store.keys.user_torrent("7", "1"), "peers")
     assert account in (None, b"0")
     back = await in_mode(before)
@@ -236,7 +236,7 @@ async def test_a_users_peer_that_loses_its_endpoint_without_accounts_is_not_acti
     store = await in_mode("off")
     await store.announce(update(2, "s", endpoint=endpoint(1)))
     assert await check_invariants(store.redis, store.keys) == 1
-    assert await store.users.torrents("7", "active") == []
+    assert await store.torrents_of("7", "active") == []
     assert await store.redis.hget(store.keys.user_torrent("7", "1"), "peers") == b"0"
 
 

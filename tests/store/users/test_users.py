@@ -157,7 +157,7 @@ async def test_deleting_a_user_leaves_no_key(private: Store) -> None:
     await private.announce(update(1, "c", torrent=2, bytes_left=0, downloaded=1, passkey=ALICE))
     for torrent in range(2, 6):
         await private.announce(update(1, "x", torrent=torrent, passkey=ALICE))
-    assert await private.users.torrents("7", "hnr") == ["2"]
+    assert await private.torrents_of("7", "hnr") == ["2"]
     assert len(await named(private, "7", ALICE)) > len(before)
     await private.users.delete("7")
     assert await named(private, "7", ALICE) == set()
@@ -199,7 +199,7 @@ async def test_deleting_a_user_with_many_torrents(private: Store) -> None:
     await private.redis.sadd(private.keys.user_set(7, "complete"), *ids)
     for torrent_id in ids:
         await private.redis.hset(private.keys.user_torrent(7, torrent_id), "uploaded", "1")
-    assert await private.users.torrents("7", "complete") == ids
+    assert await private.torrents_of("7", "complete") == ids
     await private.users.delete("7")
     assert await named(private, "7", ALICE) == set()
 

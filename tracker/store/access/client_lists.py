@@ -12,7 +12,6 @@ from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import ClientError, Conflict
 from tracker.names import clean_text
 from tracker.store.sharding.shards import Shard, StorePart, scan
-from tracker.store.swarms.reaping import begin_removal
 
 STALE_SECONDS = 4.0
 """How long a process uses what it has read of a list."""
@@ -165,7 +164,8 @@ class DenyList(_List):
         if not is_known and size >= MAX_PREFIXES:
             raise Conflict(f"the deny list is full: it has at most {MAX_PREFIXES} prefixes")
         await self._connection.command("HSET", key, prefix, clean_text(reason)[:MAX_REASON_LENGTH])
-        await begin_removal(self._shards, f"client:{prefix.hex()}")
+        entries = dict.fromkeys(self._shards, (f"client:{prefix.hex()}",))
+        await self._shards.run(lambda shard: shard.scripts.begin_removal, entries)
         await self._changed(prefix)
 
     async def remove(self, prefix: bytes) -> bool:

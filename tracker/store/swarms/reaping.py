@@ -340,11 +340,6 @@ class Reaping(Part):
             await self._connection.command("SET", self._keys.due_cursor(), deadline)
 
 
-async def begin_removal(shards: Shards, entry: str) -> None:
-    """``entry``: of ``t:removing``."""
-    await shards.run(lambda shard: shard.scripts.begin_removal, dict.fromkeys(shards, (entry,)))
-
-
 async def pending_removals(shards: Shards, numbers: Sequence[int]) -> dict[Shard, list[str]]:
     """Whose peers are to be removed in shards with these numbers, as ``Reaping.remove`` takes it: those of users and
     clients that are refused from now on, and of torrents."""

@@ -7,7 +7,7 @@ take the torrents with their old scores.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from typing import Annotated, Any
@@ -17,7 +17,6 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import Field
-from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.torrents.name_index import page_of_torrents
 
@@ -117,18 +116,21 @@ class Scores:
         for _ in range(min(SHARDS_A_CALL, len(self._shards))):
             shard = self._shards[self._next]
             self._next = (self._next + 1) % len(self._shards)
-            by_waiting, is_odd = divmod(min(count, MAX_AT_ONCE), 2)
-            if is_odd:  # every other call takes one more by time waited
-                self._extra_by_waiting[shard] = not self._extra_by_waiting[shard]
-                by_waiting += self._extra_by_waiting[shard]
             try:
-                rows = await self._take(shard, min(count, MAX_AT_ONCE), by_waiting, "")
+                taken = await self._take_due(shard, min(count, MAX_AT_ONCE))
             except StoreUnavailable as error:
                 self._shards.leave_out([shard.number], error)
                 continue
-            if rows:
-                return list(map(_taken, rows))
+            if taken:
+                return taken
         return []
+
+    async def _take_due(self, shard: Shard, count: int) -> list[Taken]:
+        by_waiting = count // 2
+        if count % 2:  # an odd number: every other call takes one more by time waited
+            self._extra_by_waiting[shard] = not self._extra_by_waiting[shard]
+            by_waiting += self._extra_by_waiting[shard]
+        return [_taken(row) for row in await self._take(shard, count, by_waiting, "")]
 
     async def take_one(self, torrent_id: str) -> Taken | None:
         """Takes this torrent, due or not. None if it is not in the ranking. Raises Leased if a lease is held."""
@@ -157,23 +159,17 @@ class Scores:
     async def _end(self, results: Sequence[tuple[Taken, str, int | None]]) -> Finished:
         head = (self._now(), COUNTED_ONCE_IN_SECONDS, self.history)
         parts = self._shards.by_shard(results, lambda result: result[0].info_hash)
-        calls: list[Awaitable[Any]] = []
-        for shard, some in parts.items():
-            argv: list[Argument] = [*head]
-            for taken, score, elsewhere in some:
-                argv += (taken.torrent_id, taken.info_hash.hex(), taken.token, score, taken.new)
-                argv += (taken.seeders + taken.leechers, "" if elsewhere is None else elsewhere)
-            calls.append(shard.scripts.score(argv))
-        found = await asyncio.gather(*calls)
+        found = await asyncio.gather(
+            *(
+                shard.scripts.score([*head, *(part for each in some for part in _result(*each))])
+                for shard, some in parts.items()
+            )
+        )
         void = tuple(torrent_id.decode() for _, ids in found for torrent_id in ids)
         return Finished(sum(counted for counted, _ in found), void)
 
     async def count(self) -> int:
         return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.index("score")))).values())
-
-    async def top(self, count: int, offset: int = 0) -> list[tuple[str, float]]:
-        """Returns ``count`` pairs (torrent id, score) from ``offset`` on, highest score first."""
-        return await top_of(self._shards, lambda shard: shard.keys.index("score"), count, offset)
 
     async def of(self, torrent_ids: Sequence[str]) -> list[float | None]:
         """Returns the scores of these torrents, in order. None for a torrent outside the ranking."""
@@ -247,6 +243,11 @@ class Scores:
 
     def _now(self) -> int:
         return int(self._clock())
+
+
+def _result(taken: Taken, score: str, elsewhere: int | None) -> list[Argument]:
+    head: list[Argument] = [taken.torrent_id, taken.info_hash.hex(), taken.token, score, taken.new]
+    return [*head, taken.seeders + taken.leechers, "" if elsewhere is None else elsewhere]
 
 
 def _taken(row: list[Any]) -> Taken:

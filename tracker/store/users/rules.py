@@ -19,7 +19,6 @@ from tracker.store.schema.multipliers import (
 )
 from tracker.store.schema.record import Field, fields_of, settable
 from tracker.store.sharding.shards import Shard, StorePart
-from tracker.store.swarms.reaping import begin_removal
 from tracker.store.users.fields import Value
 
 MAX_GROUPS = 200
@@ -156,7 +155,8 @@ class Groups(SharedRules):
             raise ClientError(f"there are at most {MAX_GROUPS} groups")
         await self._copy_to_others()
         if is_refused:
-            await begin_removal(self._shards, "user:*")
+            entries = dict.fromkeys(self._shards, ("user:*",))
+            await self._shards.run(lambda shard: shard.scripts.begin_removal, entries)
         return int(saved) > 1
 
     async def delete(self, group_id: int) -> bool:

@@ -6,7 +6,6 @@ were.
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -215,12 +214,6 @@ class Users(StorePart):
         return user.user_id, user.passkey
 
     # Torrents of a user
-
-    async def torrents(self, user_id: str, name: str) -> list[str]:
-        """Returns the sorted torrent ids in one of the user's SETS."""
-        found, _ = await self.first_torrents(user_id, name, sys.maxsize)
-        # Sorts by number without int(): a site may have written an id that is not a number.
-        return sorted(found, key=lambda i: (len(i), i))
 
     async def torrents_page(self, user_id: str, name: str, cursor: int = 0, count: int = 100) -> tuple[int, list[str]]:
         """Returns (next cursor, about ``count`` torrent ids) of one of SETS, unordered. Cursor 0 begins and ends the
