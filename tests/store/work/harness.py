@@ -59,51 +59,65 @@ class Copies:
 
 
 async def check_work(store: Store, name: str = "proj") -> Copies:
-    """W1: no copy is lost or twice, each item is in one place, and all indexes of claims agree."""
+    """W1: no copy is lost or twice, each item is in one place, and all indexes of claims agree. Reads with two
+    pipelines, as some tests call it after each step."""
     redis, keys = store.redis, store.keys
-    counts = text(await redis.hgetall(keys.work_wanted(name)))
-    asked = text(await redis.hgetall(keys.work_asked(name)))
-    places: dict[str, int] = {}
-    wanted = 0
+    hashes = (
+        keys.work_wanted,
+        keys.work_asked,
+        keys.work_tokens,
+        keys.work_claims,
+        keys.work_holders,
+        keys.work_totals,
+    )
+    lists = (keys.work_out, keys.work_checks, keys.work_done)
+    read = redis.pipeline(transaction=False)
+    for key in hashes:
+        read.hgetall(key(name))
+    for key in lists:
+        read.zrange(key(name), 0, -1)
+    read.hget(keys.work_project(name), "kind")
+    read.zrange(f"{keys.prefix}w:{name}:lapsed", 0, -1)
+    read.hgetall(f"{keys.prefix}w:{name}:lapsed:claims")
     for queue in ("todo", "todo:secondary", "todo:redo"):
-        for item in await redis.zrange(keys.work_queue(name, queue), 0, -1):
-            places[item.decode()] = places.get(item.decode(), 0) + 1
-    for item, claimants in asked.items():
-        assert claimants
-        for claimant in claimants.split():
-            assert await redis.zscore(keys.work_own_queue(name, claimant), item) is not None
-        places[item] = places.get(item, 0) + 1
+        read.zrange(keys.work_queue(name, queue), 0, -1)
+    found = await read.execute()
+    counts, asked, tokens, records, holders, numbers = map(text, found[:6])
+    totals = {field: int(value) for field, value in numbers.items()}
+    out, checks, finished = map(members, found[6:9])
+    kind, lapsed, late = found[9], members(found[10]), text(found[11]).keys()
+    places = Counter(item.decode() for queue in found[12:] for item in queue)
+    begin = keys.work_claims_by(name, "")
+    claims_by = [key async for key in redis.scan_iter(f"{begin}*", 1000)]
+    asked_copies = [(item, claimant) for item, claimants in asked.items() for claimant in claimants.split()]
+    for key in claims_by:
+        read.zrange(key, 0, -1, withscores=True)
+    for item, claimant in asked_copies:
+        read.zscore(keys.work_own_queue(name, claimant), item)
+    found = await read.execute()
+    assert all(asked.values()) and None not in found[len(claims_by) :]
+    places.update(list(asked))
     assert set(places.values()) <= {1}, places
     assert counts.keys() <= places.keys()
     wanted = sum(int(counts.get(item, 1)) for item in places)
     assert all(int(number) > 0 for number in counts.values())
-    lapsed = {member.decode() for member in await redis.zrange(f"{keys.prefix}w:{name}:lapsed", 0, -1)}
-    out = {member.decode() for member in await redis.zrange(keys.work_out(name), 0, -1)}
-    tokens = text(await redis.hgetall(keys.work_tokens(name)))
     assert tokens.keys() == out and len(set(tokens.values())) == len(out)
-    records = text(await redis.hgetall(keys.work_claims(name)))
     assert records.keys() == out
-    holders = text(await redis.hgetall(keys.work_holders(name)))
-    kind = await redis.hget(keys.work_project(name), "kind")
     assert kind == b"items" or not lapsed & out
     assert {f"{item} {each}" for item, them in holders.items() for each in them.split()} == out
-    by = {}
-    begin = keys.work_claims_by(name, "")
-    async for key in redis.scan_iter(f"{begin}*", 1000):
-        for item, at in await redis.zrange(key, 0, -1, withscores=True):
-            by[f"{item.decode()} {key.decode().removeprefix(begin)}"] = at
+    by = {
+        f"{item.decode()} {key.decode().removeprefix(begin)}": at
+        for key, claims in zip(claims_by, found, strict=False)
+        for item, at in claims
+    }
     times = {claim: at for claim, record in records.items() if (at := _claimed_at(record)) is not None}
     assert by.keys() == records.keys() and times.items() <= by.items()
-    totals = {field: int(value) for field, value in text(await redis.hgetall(keys.work_totals(name))).items()}
-    late = set(text(await redis.hgetall(f"{keys.prefix}w:{name}:lapsed:claims")))
     assert not late & out
-    checks = {member.decode() for member in await redis.zrange(keys.work_checks(name), 0, -1)}
     assert not checks or out | late <= checks  # only a project that verifies has any
-    finished = {item.decode() for item in await redis.zrange(keys.work_done(name), 0, -1)}
     assert not finished & (places.keys() | holders.keys())
-    found = Copies(wanted, len(out), totals.get("done", 0), totals.get("added", 0))
-    assert found.wanted + found.out + found.done == found.added, found
-    return found
+    copies = Copies(wanted, len(out), totals.get("done", 0), totals.get("added", 0))
+    assert copies.wanted + copies.out + copies.done == copies.added, copies
+    return copies
 
 
 def _claimed_at(record: str) -> float | None:
@@ -112,6 +126,10 @@ def _claimed_at(record: str) -> float | None:
         return float(json.loads(record)["at"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
+
+
+def members(row: list[bytes]) -> set[str]:
+    return {each.decode() for each in row}
 
 
 def text(row: dict[bytes, bytes]) -> dict[str, str]:
