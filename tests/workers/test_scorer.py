@@ -78,12 +78,12 @@ class Bench:
             await self.time.pass_until(self.idle)
 
     async def idle(self) -> bool:
-        """Whether every torrent is scored and counted. The sizes follow the last scores' reply on one pipe."""
-        if await leased(self.store):
+        """Whether every torrent is scored and counted."""
+        if (await self.store.scores.lag()).waiting or await leased(self.store):
             return False
-        lag = await self.store.scores.lag()
+        await self.store.scores.lag()  # on the scorer's pipe: what was in flight has its reply
         await loop_turns(10)  # the scorer counts what the store has finished
-        return not lag.waiting
+        return True
 
 
 async def leased(store: Store) -> int:
