@@ -20,16 +20,39 @@ local in_random_order = project.order ~= 'weakest'
 local needs_key, managed_key = W .. ':needs', W .. ':policy'
 local kept, taken_out = call('ZCARD', needs_key) + tonumber(ARGV[5]), tonumber(ARGV[6])
 local managed_count = call('HLEN', managed_key)
-check_types()
+-- A failed command does not undo those before it, so a key of a wrong type fails here.
+call('ZCARD', W .. ':done')
 call('HLEN', W .. ':totals')
-local items = {}
-for i = 7, #ARGV, 8 do items[#items + 1] = ARGV[i] end
-check_own_queues(unpack(items))
 
-local function state_of(ih)
-  local is = { managed = call('HGET', managed_key, ih), need = call('ZSCORE', needs_key, ih) }
-  is.queue, is.place, is.asked = queue_of(ih)
-  is.copies = is.queue and math.max(1, whole(call('HGET', W .. ':wanted', ih) or '1')) or 0
+-- One command for all items costs a fraction of one command each.
+local items, wishes, state = {}, {}, {}
+for i = 7, #ARGV, 8 do
+  items[#items + 1] = ARGV[i]
+  wishes[#wishes + 1] = {
+    chance = ARGV[i + 1], holders = ARGV[i + 2], copies = tonumber(ARGV[i + 3]), base = tonumber(ARGV[i + 4]),
+    need = tonumber(ARGV[i + 5]), to = ARGV[i + 6], since = ARGV[i + 7],
+  }
+end
+if #items > 0 then
+  check_own_queues(unpack(items))
+  for _, hash in ipairs({ 'policy', 'asked', 'wanted', 'holders' }) do
+    state[hash] = call('HMGET', W .. ':' .. hash, unpack(items))
+  end
+  for _, index in ipairs({ 'todo', 'todo:secondary', 'todo:redo', 'needs' }) do
+    state[index] = call('ZMSCORE', W .. ':' .. index, unpack(items))
+  end
+end
+
+local function state_of(i)
+  local is = { managed = state.policy[i], need = state.needs[i] }
+  if state.asked[i] then
+    is.queue, is.place, is.asked = queue_of(items[i])
+  else
+    for _, queue in ipairs({ 'todo', 'todo:secondary', 'todo:redo' }) do
+      if state[queue][i] then is.queue, is.place = queue, state[queue][i] end
+    end
+  end
+  is.copies = is.queue and math.max(1, whole(state.wanted[i] or '1')) or 0
   return is
 end
 
@@ -56,14 +79,15 @@ end
 -- Takes the item least short of seeders out of its queue.
 local function take_out(ih)
   check_own_queues(ih)
-  local is = state_of(ih)
+  local queue, _, asked = queue_of(ih)
+  local copies = queue and math.max(1, whole(call('HGET', W .. ':wanted', ih) or '1')) or 0
   kept, taken_out, done[ih] = kept - 1, taken_out + 1, true
-  if is.copies > 0 then changes[#changes + 1] = { ih, is.copies, 0, '', 1 } end
+  if copies > 0 then changes[#changes + 1] = { ih, copies, 0, '', 1 } end
   if dry then return end
   call('ZREM', needs_key, ih)
   call('HDEL', managed_key, ih)
-  if is.queue then dequeue_item(ih, is.queue, is.asked, true) end
-  if is.copies > 0 then call('HINCRBY', W .. ':totals', 'added', decimal(-is.copies)) end
+  if queue then dequeue_item(ih, queue, asked, true) end
+  if copies > 0 then call('HINCRBY', W .. ':totals', 'added', decimal(-copies)) end
 end
 
 -- Whether there is room for an item of this need; the item least short of seeders makes room.
@@ -93,9 +117,9 @@ local function write(ih, wish, place, is)
   if wish.copies ~= is.copies then call('HINCRBY', W .. ':totals', 'added', decimal(wish.copies - is.copies)) end
 end
 
-local function fill(ih, wish)
-  local is = state_of(ih)
-  if done[ih] or wish.holders ~= (call('HGET', W .. ':holders', ih) or '') then return end
+local function fill(i)
+  local ih, wish, is = items[i], wishes[i], state_of(i)
+  if done[ih] or wish.holders ~= (state.holders[i] or '') then return end
   if is.queue and not is.managed then return end -- added by hand
   done[ih] = true
   if not string.find(wish.to, '^todo') and wish.to ~= '' then wish.asked = wish.to end
@@ -122,11 +146,6 @@ local function fill(ih, wish)
   changes[#changes + 1] = { ih, is.copies, wish.copies, to, left and 1 or 0 }
 end
 
-for i = 7, #ARGV, 8 do
-  fill(ARGV[i], {
-    chance = ARGV[i + 1], holders = ARGV[i + 2], copies = tonumber(ARGV[i + 3]), base = tonumber(ARGV[i + 4]),
-    need = tonumber(ARGV[i + 5]), to = ARGV[i + 6], since = ARGV[i + 7],
-  })
-end
+for i = 1, #items do fill(i) end
 if not dry and ARGV[3] ~= '' then call('HSET', W, 'policy_at', ARGV[3]) end
 return changes
