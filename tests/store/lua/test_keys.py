@@ -164,10 +164,10 @@ BEYOND: dict[str, str] = {
     "work_rank": "w:* w:blocked",
     "work_release": "lease w:* w:blocked",
     "work_save": "w w:*",
-    "work_sizes": "i:seeders",
+    "work_sizes": "i:seeders info_hash:",
     "work_trim": "w:* w:blocked",
     "work_probe": "lease w:* w:blocked",
-    "work_verify": "deny:* gap heartbeat info_hash:* p:*:* swarm:*: t:* u:*:t:* w:* w:blocked",
+    "work_verify": "gap heartbeat p:*:* swarm:*: t:* u:*:t:* w:* w:blocked",
 }
 """Script -> keys, also those of shared functions that it includes and does not call. A key that ends in * or : stands
 for all keys with this beginning.

@@ -206,6 +206,21 @@ async def test_who_may_not_download_gets_only_what_its_own_queue_holds(private: 
     assert (await claimed(private, "7")).item == info_hash(1).hex()
 
 
+async def test_what_no_announce_can_use_is_passed_over(private: Store) -> None:
+    """A program overwrote the torrent, or the account of the user there, with a key of a wrong type."""
+    await project(private, kind="seeding", verify="announce", keep_done_days=1, order="weakest")
+    await register(private, *(info_hash(n).hex() for n in (1, 2, 3)))
+    for number in (1, 2, 3):
+        await add(private, info_hash(number).hex(), place=number)
+    for key in (private.keys.torrent(info_hash(1)), f"{private.keys.prefix}u:7:t:2"):
+        await private.redis.unlink(key)
+        await private.redis.set(key, "wrong type")
+    assert (await claimed(private, "7")).item == info_hash(3).hex()
+    assert (await refusal(private, "7")).reason == "empty"
+    assert (await claimed(private, "8")).item == info_hash(2).hex()
+    await check_work(private)
+
+
 WRONG_TYPES = [
     (call, key)
     for call in ("claim", "done", "release", "lapse", "complete")

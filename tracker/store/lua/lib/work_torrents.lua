@@ -3,8 +3,8 @@
 --@ include lib/counts.lua
 --@ include lib/hex.lua
 
--- Fields of a hash that another program may have overwritten. A key of a wrong type counts as missing: it must not keep
--- others from being looked at.
+-- Fields of a hash that another program may have overwritten. A key of a wrong type must not keep others from being
+-- looked at: it has no fields, where one that is missing has all of them without a value.
 local function read_fields(key, ...)
   local v = redis.pcall('HMGET', key, ...)
   return v.err and {} or v
@@ -51,19 +51,6 @@ local function kind_at(ih, endpoint)
       return kind, type(last) == 'string' and last or ''
     end
   end
-end
-
--- What claims and verifications have to know of a torrent, and of a claimant there, who seeds at `endpoint` ('': not
--- known).
-local function facts_of(item, claimant, endpoint)
-  local torrent = read_fields(P .. 't:' .. item, unpack(TORRENT_FIELDS))
-  local tid = torrent[1] or ''
-  local kind, announced = kind_at(item, endpoint)
-  return {
-    registered = call('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item), torrent = torrent,
-    account = read_fields(P .. 'u:' .. claimant .. ':t:' .. tid, unpack(ACCOUNT_FIELDS)),
-    kind = kind, announced = announced,
-  }
 end
 
 local MAX_LOOKED_AT = 50 -- seeders of a family; a torrent with more is in no need

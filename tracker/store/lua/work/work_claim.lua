@@ -75,7 +75,7 @@ local wait, next_ms = rate()
 if wait then return { 'rate', wait } end
 
 local facts = given_facts(12)
-local lapsed_at, fact -- of the item that was looked at last
+local lapsed_at, torrent, account -- of the item that was looked at last
 
 local function is_kept_out(item, queue)
   if project.kind ~= 'seeding' and queue ~= 'todo:redo' then return false end
@@ -83,20 +83,24 @@ local function is_kept_out(item, queue)
   return lapsed_at and (project.kind ~= 'seeding' or lapsed_at > now_ms - KEPT_OUT)
 end
 
--- The bytes that an item takes; nil for a torrent that the tracker does not serve. Sets `fact`.
+-- The bytes that an item takes; nil for a torrent that the tracker does not serve, as one of a wrong type. Sets
+-- `torrent`.
 local function size_of(item)
   if project.kind ~= 'seeding' then return 0 end
-  fact = facts and facts[item] or facts_of(item, claimant, ARGV[11])
-  if fact.unavailable then return nil end
-  local registered, torrent = fact.registered, fact.torrent
-  if not registered[1] or registered[2] or torrent[4] == '0' or torrent[4] == 'pending' then return nil end
+  local fact = facts and facts[item]
+  if fact and fact.unavailable then return nil end
+  local registered = fact and fact.registered or call('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item)
+  torrent = fact and fact.torrent or read_fields(P .. 't:' .. item, unpack(TORRENT_FIELDS))
+  if not registered[1] or registered[2] then return nil end
+  if torrent[4] == nil or torrent[4] == '0' or torrent[4] == 'pending' then return nil end
   if project.verify == 'address' and torrent[5] == '1' then return nil end -- for users of this tracker only
   return whole(torrent[3])
 end
 
 -- Whether a peer seeds the torrent at the claimant's endpoint, or has claimed it to do so.
 local function is_taken_there(item)
-  if fact.kind == 's' then return true end
+  local fact = facts and facts[item]
+  if (fact and fact.kind or not fact and kind_at(item, ARGV[11])) == 's' then return true end
   for holder in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
     local claim = record_of(call('HGET', W .. ':claims', item .. ' ' .. holder))
     if claim and claim.endpoint == ARGV[11] then return true end
@@ -104,11 +108,15 @@ local function is_taken_there(item)
   return false
 end
 
--- Whether the claimant seeds the torrent already: then a claim brings no seeder.
+-- Whether a claim brings no seeder: the claimant seeds the torrent already, or its account there is of a wrong type, so
+-- that its announces fail. Sets `account`.
 local function is_seeding(item)
   if project.kind ~= 'seeding' then return false end
   if project.verify == 'address' then return is_taken_there(item) end
-  return fact.account[4] == '0' and whole(fact.account[6]) > 0
+  local tid = torrent[1] or ''
+  account = facts and facts[item].account
+    or read_fields(P .. 'u:' .. claimant .. ':t:' .. tid, unpack(ACCOUNT_FIELDS))
+  return account[4] == nil or account[4] == '0' and whole(account[6]) > 0
 end
 
 -- Of a page of a queue: the items, the copies wanted where that is counted, and which are this claimant's already.
@@ -198,9 +206,8 @@ end
 local name = item .. ' ' .. claimant
 local asked = string.sub(queue, 1, 7) == 'todo:d:' and call('HGET', W .. ':asked', item) or nil
 local held = call('HGET', W .. ':holders', item)
-local by_user = project.verify ~= 'address' and fact
-local torrent, account = by_user and fact.torrent or {}, by_user and fact.account or {}
-local others = torrent[1] and (torrent[2] or '0')
+local others = project.verify ~= 'address' and torrent and torrent[1] and (torrent[2] or '0')
+account = account or {}
 if asked then check_queues(asked) end
 -- A failed command does not undo those before it: what was not read yet fails here if it is of a wrong type, or at the
 -- first write, which counts leases.

@@ -11,10 +11,14 @@ local P, call = KEYS[1], redis.call
 local answer = {}
 for i = 2, #ARGV, 4 do
   local item, claimant = ARGV[i], ARGV[i + 1]
-  local facts = facts_of(item, claimant, ARGV[i + 2])
-  local tid, counted = facts.torrent[1], facts.torrent[2]
-  if ARGV[1] == '1' and tid and not counted then call('HSET', P .. 't:' .. item, 'user_downloaded', '0') end
-  if ARGV[i + 3] == '1' then facts.seeder = endpoint_of_seeder(item, tid or '', claimant) end
-  answer[#answer + 1] = cmsgpack.pack(facts)
+  local torrent = read_fields(P .. 't:' .. item, unpack(TORRENT_FIELDS))
+  local tid, kind, announced = torrent[1] or '', kind_at(item, ARGV[i + 2])
+  if ARGV[1] == '1' and torrent[1] and not torrent[2] then call('HSET', P .. 't:' .. item, 'user_downloaded', '0') end
+  answer[#answer + 1] = cmsgpack.pack({
+    registered = call('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item), torrent = torrent,
+    account = read_fields(P .. 'u:' .. claimant .. ':t:' .. tid, unpack(ACCOUNT_FIELDS)),
+    kind = kind, announced = announced,
+    seeder = ARGV[i + 3] == '1' and endpoint_of_seeder(item, tid, claimant) or nil,
+  })
 end
 return answer

@@ -106,7 +106,7 @@ end
 local function endpoint_to_probe(claim, item, tid, claimant, fact)
   if probes_left == 0 or claim.state ~= 'seeding' or not is_probe_due(claim) then return nil end
   probes_left = probes_left - 1
-  return fact.seeder or endpoint_of_seeder(item, tid, claimant)
+  return fact and fact.seeder or endpoint_of_seeder(item, tid, claimant)
 end
 
 local function save(name, claim, key)
@@ -126,16 +126,24 @@ local function look_at(name)
   local claim, key = known_claim(name)
   if not claim then return nil end
   local item, claimant = string.match(name, '^(.*) (%S+)$')
-  local fact = facts and facts[name] or facts_of(item, claimant, by_address and claim.endpoint or '')
-  if fact.unavailable then -- until its shard is back, nothing counts against the claimant
+  local fact = facts and facts[name]
+  if fact and fact.unavailable then -- until its shard is back, nothing counts against the claimant
     if alone then return nil end
     claim.alive = decimal(clock)
     if key == W .. ':claims' then renew_lease(name, claim, math.huge) end
     save(name, claim, key)
     return nil
   end
-  local torrent = fact.torrent
-  local seen = by_address and presence_at_address(claim, fact.kind, fact.announced) or presence_of_user(fact.account)
+  local torrent = fact and fact.torrent or read_fields(P .. 't:' .. item, unpack(TORRENT_FIELDS))
+  local tid, seen = torrent[1] or '', nil
+  if by_address and fact then
+    seen = presence_at_address(claim, fact.kind, fact.announced)
+  elseif by_address then
+    seen = presence_at_address(claim, kind_at(item, claim.endpoint or ''))
+  else
+    local account = P .. 'u:' .. claimant .. ':t:' .. tid
+    seen = presence_of_user(fact and fact.account or read_fields(account, unpack(ACCOUNT_FIELDS)))
+  end
   local seconds = grown(seen, claim, 'seed_time')
   local missing = math.max(0, needed - seconds)
   if not alone then
@@ -148,7 +156,7 @@ local function look_at(name)
   local done = missing == 0 and (not probes or claim.probe and claim.probe ~= 'failed')
   local row = { name, done and '1' or '0', decimal(seconds), decimal(missing),
     decimal(bytes_uploaded(claim, seen, torrent[2])) }
-  row[6] = endpoint_to_probe(claim, item, torrent[1] or '', claimant, fact)
+  row[6] = endpoint_to_probe(claim, item, tid, claimant, fact)
   return row
 end
 
