@@ -197,6 +197,17 @@ async def test_texts_that_another_program_wrote_keep_no_count_from_being_sent(st
     assert await outbox.waiting() == 0
 
 
+async def test_minutes_take_one_round_trip_however_many_they_are(store: Store) -> None:
+    outbox = outbox_of(store)
+    await export(store, *((MINUTE + 60 * number, "a", 1) for number in range(9)))
+    for finish in (outbox.release, outbox.acknowledge):
+        batches = await outbox.take(LATER, 100, LEASE)
+        before = (await store.redis.info("commandstats"))["cmdstat_evalsha"]["calls"]
+        await finish(batches)
+        assert (await store.redis.info("commandstats"))["cmdstat_evalsha"]["calls"] - before == 1
+    assert await contents(store) == {}
+
+
 async def test_a_key_of_another_type_is_left_alone_and_loses_nothing(store: Store) -> None:
     outbox = outbox_of(store)
     await export(store, (MINUTE, "a", 1), (MINUTE + 60, "b", 2))

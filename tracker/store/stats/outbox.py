@@ -5,12 +5,13 @@ Scripts write them with lua/lib/outbox.lua. A sender leases them, so several tra
 sender dies, its lease ends and another tracker sends the values.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.pipe import flattened
+from tracker.store.client.pipe import Argument, flattened
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, StorePart
 
@@ -70,11 +71,15 @@ class Outbox(StorePart):
         await self._finish(0, [(batch, {}) for batch in batches])
 
     async def _finish(self, dropped: int, batches: Sequence[tuple[OutboxBatch, Mapping[bytes, int]]]) -> None:
-        """A shard that is unavailable meanwhile gives its values out once more, when their leases have ended."""
+        """A shard that is unavailable meanwhile gives its values out once more, when their leases have ended. One call
+        for all minutes of a shard: after an outage they may be a thousand, and announces wait for a reconnection."""
+        parts = defaultdict[int, list[Argument]](list)
         for batch, counts in batches:
-            shard = self._shards.all[batch.part]
+            parts[batch.part] += (batch.minute, batch.token, len(counts), *flattened(counts))
+        for part, argv in parts.items():
+            shard = self._shards.all[part]
             with self._passing_over(shard):
-                await shard.scripts.acknowledge([dropped, batch.minute, batch.token, *flattened(counts)])
+                await shard.scripts.acknowledge([dropped, *argv])
 
     async def waiting(self) -> int:
         own = int(await self._connection.command("GET", self._keys.outbox_waiting()) or 0)
