@@ -60,7 +60,6 @@ CLOCKS: dict[str, set[str]] = {
     },
     "is compared with the clock of the server, or with its expiry of keys": {
         "doctor/test_checks.py",
-        "doctor/test_replicas.py",
         "workers/job_process.py",
         "workers/test_jobs.py",
         "workers/test_jobs_faults.py",
