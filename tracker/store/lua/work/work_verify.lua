@@ -135,7 +135,7 @@ local function look_at(name)
     return nil
   end
   local torrent = fact and fact.torrent or read_fields(P .. 't:' .. item, unpack(TORRENT_FIELDS))
-  local tid, seen = torrent[1] or '', nil
+  local tid, seen = torrent[1] or ''
   if by_address and fact then
     seen = presence_at_address(claim, fact.kind, fact.announced)
   elseif by_address then
