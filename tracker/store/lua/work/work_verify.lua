@@ -106,7 +106,8 @@ end
 local function endpoint_to_probe(claim, item, tid, claimant, fact)
   if probes_left == 0 or claim.state ~= 'seeding' or not is_probe_due(claim) then return nil end
   probes_left = probes_left - 1
-  return fact and fact.seeder or endpoint_of_seeder(item, tid, claimant)
+  if fact then return fact.seeder or '' end -- the torrent is in another shard
+  return endpoint_of_seeder(item, tid, claimant)
 end
 
 local function save(name, claim, key)
