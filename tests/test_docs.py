@@ -12,9 +12,8 @@ from tracker.store.changes.changes import Change
 from tracker.store.schema import keys, table
 from tracker.store.schema.record import fields_of
 from tracker.store.work import sizes
-from tracker.workers import connectable, samples
+from tracker.workers import connectable, samples, work
 from tracker.workers.push import sender
-from tracker.workers.work import policy, verification
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -37,8 +36,8 @@ def test_periodic_jobs_run_as_often_as_their_page_says() -> None:
     said = re.findall(r"(?m)^\| `(\w+)` \|.*once per (\d+) (s|minutes|hours)", page)
     seconds = {name: int(number) * {"s": 1, "minutes": 60, "hours": 3600}[unit] for name, number, unit in said}
     assert seconds == {
-        "work_policy": policy.EVERY_SECONDS,
-        "work_verify": verification.EVERY_SECONDS,
+        "work_policy": work.POLICY_EVERY_SECONDS,
+        "work_verify": work.VERIFY_EVERY_SECONDS,
         "work_sizes": sizes.EVERY_SECONDS,
         "check_connectable": connectable.EVERY_SECONDS,
         "clean_counters": samples.CLEAN_SECONDS,

@@ -24,7 +24,7 @@ from tracker.store.swarms.codec import PeerUpdate
 from tracker.store.work.records import Claim, Kind, NewItem, Project, Verify
 from tracker.store.work.statistics import MAX_ADDED
 from tracker.store.work.verification import MAX_BATCH
-from tracker.workers.work.verification import MIN_A_RUN
+from tracker.workers.work import MIN_A_RUN
 
 Call = Callable[[Store], Awaitable[None]]
 

@@ -22,7 +22,7 @@ from tracker.store.store import Store
 from tracker.store.work.policy import Policy
 from tracker.store.work.projects import Projects
 from tracker.store.work.records import Project
-from tracker.workers.work.policy import WorkPolicy
+from tracker.workers.work import WorkPolicy
 
 _PREFIX, _STEP = "t:", 1000
 _RUNS_AN_HOUR = 6

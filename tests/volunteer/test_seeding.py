@@ -34,7 +34,7 @@ from tracker.volunteer.clients import NewTorrent
 from tracker.volunteer.clients.qbittorrent import QBittorrent
 from tracker.volunteer.clients.transmission import Transmission
 from tracker.volunteer.work_api import Identity, WorkApi
-from tracker.workers.work.verification import EVERY_SECONDS, WorkVerification
+from tracker.workers.work import VERIFY_EVERY_SECONDS, WorkVerification
 
 pytestmark = pytest.mark.slow
 SIZE = 600_000
@@ -94,7 +94,7 @@ class Site:
         """Waits until the claim is verified. The tracker's own job looks once a minute; this one does not wait."""
         work = self.store.work
         ahead = copy(self.store)
-        ahead.clock = lambda: time.time() + 2 * EVERY_SECONDS  # type: ignore[assignment]  # its time passes
+        ahead.clock = lambda: time.time() + 2 * VERIFY_EVERY_SECONDS  # type: ignore[assignment]  # its time passes
         job = WorkVerification(ahead)
 
         async def is_done() -> bool:

@@ -40,11 +40,14 @@ from tracker.workers.upstreams import ask_many, open_upstreams
 from tracker.workers.upstreams.upstream import Upstream
 from tracker.workers.users import AdoptionWorker, SiteUsers, UserSumsWorker
 from tracker.workers.webhooks import FeedUpdates, WebhookWorker
-from tracker.workers.work import policy as work_policy
-from tracker.workers.work import verification as work_verification
-from tracker.workers.work.leases import LeaseWorker
-from tracker.workers.work.policy import WorkPolicy, save_sizes
-from tracker.workers.work.verification import WorkVerification
+from tracker.workers.work import (
+    POLICY_EVERY_SECONDS,
+    VERIFY_EVERY_SECONDS,
+    LeaseWorker,
+    WorkPolicy,
+    WorkVerification,
+    save_sizes,
+)
 
 COPY_SECONDS = 60.0
 """How often what a program wrote into the lists of clients, and what a shard has missed, is copied."""
@@ -195,8 +198,8 @@ def _jobs(
         REPROCESS: Queue(partial(rescore, store), timeout_seconds=RESCORE_SECONDS, resumes=True),
         SWEEP: Queue(sweep),
         CLEAN_COUNTERS: Queue(clean_up, every=CLEAN_SECONDS),
-        WORK_POLICY: Queue(policy.handle, every=work_policy.EVERY_SECONDS),
-        WORK_VERIFY: Queue(_verification(context, prober).handle, every=work_verification.EVERY_SECONDS),
+        WORK_POLICY: Queue(policy.handle, every=POLICY_EVERY_SECONDS),
+        WORK_VERIFY: Queue(_verification(context, prober).handle, every=VERIFY_EVERY_SECONDS),
         WORK_SIZES: Queue(lambda _: save_sizes(store.work.sizes), every=SIZES_EVERY_SECONDS),
         CHECK_CONNECTABLE: Queue(checks.handle, every=settings.probe.connectable * connectable.EVERY_SECONDS),
         PUSH_FIGURES: Queue(sender.flush, every=receiver.enabled * FLUSH_SECONDS),

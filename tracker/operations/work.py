@@ -68,7 +68,7 @@ async def policy_preview(store: Store, project: str, *, max_torrents: int | None
     definition = await store.work.projects.get(project)
     if definition.kind != "seeding":
         raise ClientError("only projects of kind seeding have a policy")
-    from tracker.workers.work.policy import WorkPolicy  # noqa: PLC0415  # no other operation needs it
+    from tracker.workers.work import WorkPolicy  # noqa: PLC0415  # no other operation needs it
 
     policy = WorkPolicy(store.work.projects, store.work.policy)
     if max_torrents is not None:

@@ -12,8 +12,7 @@ from tracker.bittorrent import InfoHash
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.work.policy import Change
-from tracker.workers.work.policy import WorkPolicy, save_sizes
-from tracker.workers.work.verification import WorkVerification
+from tracker.workers.work import WorkPolicy, WorkVerification, save_sizes
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(12)]
 HOUR = 3600

@@ -9,7 +9,7 @@ from tests.store.harness import Store, info_hash
 from tests.store.work.harness import add, check_sums, check_work, claim_of, claimed, project, refusal, register, trusted
 from tests.store.work.test_state_machine import NO_RECORDS
 from tests.store.work.volunteers import ITEM, announce, seed, seeding_project
-from tracker.workers.work.leases import LeaseWorker
+from tracker.workers.work import LeaseWorker
 
 
 async def overwrite(store: Store, item: str, claimant: str, record: str) -> None:

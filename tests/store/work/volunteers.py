@@ -6,7 +6,7 @@ from tests.store.harness import ALICE, BOB, Store, info_hash, update
 from tests.store.work.harness import add, claim_of, project
 from tracker.store.swarms.codec import Admitted
 from tracker.store.work.records import Project
-from tracker.workers.work.verification import EVERY_SECONDS, WorkVerification
+from tracker.workers.work import VERIFY_EVERY_SECONDS, WorkVerification
 
 ITEM = info_hash(1).hex()
 INTERVAL = 1800
@@ -40,8 +40,8 @@ async def verify(store: Store) -> None:
 async def wait(store: Store, seconds: float, every: float | None = None) -> None:
     """Time passes, and the jobs run so often; by default every minute, but where much time passes only every ten
     minutes between its first minute and its last ten."""
-    seldom = max(0, int(seconds) - EVERY_SECONDS - SELDOM) // SELDOM
-    rounds = [EVERY_SECONDS] * (int(seconds - seldom * SELDOM) // EVERY_SECONDS)
+    seldom = max(0, int(seconds) - VERIFY_EVERY_SECONDS - SELDOM) // SELDOM
+    rounds = [VERIFY_EVERY_SECONDS] * (int(seconds - seldom * SELDOM) // VERIFY_EVERY_SECONDS)
     rounds[1:1] = [SELDOM] * seldom
     for passed in rounds if every is None else [every] * int(seconds // every):
         await store.pass_time(passed)
@@ -53,7 +53,7 @@ async def seed(store: Store, intervals: int, user: str = "7", peer: int = 1, **c
     for _ in range(intervals):
         await wait(store, INTERVAL)
         await announce(store, user, peer, **changes)
-    await wait(store, EVERY_SECONDS)
+    await wait(store, VERIFY_EVERY_SECONDS)
 
 
 async def state(store: Store, user: str = "7") -> str:

@@ -17,7 +17,7 @@ from tracker.bittorrent import Endpoint, InfoHash
 from tracker.wire.handshake import Kind, Message
 from tracker.wire.torrent_file import Pieces
 from tracker.workers.prober import Prober
-from tracker.workers.work.verification import WorkVerification
+from tracker.workers.work import WorkVerification
 
 DAY = 86_400
 ALL = Message(Kind.HAVE_ALL)

@@ -14,7 +14,7 @@ from tracker.store.work import policy as policies
 from tracker.store.work.policy import Policy
 from tracker.store.work.records import Project, UnknownProject
 from tracker.store.work.torrent_states import TorrentStates
-from tracker.workers.work.policy import WorkPolicy
+from tracker.workers.work import WorkPolicy
 
 WEAK = [1] * 72
 

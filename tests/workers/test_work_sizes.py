@@ -5,7 +5,7 @@ import pytest
 from tests.store.harness import Store, info_hash
 from tests.store.work.policy import DAY, HOUR, swarm
 from tracker.store.work.sizes import MAX_DAYS, SLICE, DaySizes
-from tracker.workers.work.policy import save_sizes
+from tracker.workers.work import save_sizes
 
 MIDNIGHT = 20_000 * DAY
 

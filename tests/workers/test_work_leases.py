@@ -10,7 +10,7 @@ from tests.store.harness import Clock, Store, running
 from tests.store.work.harness import add, check_work, claimed, project
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.work.leases import EVERY_SECONDS, LeaseWorker
+from tracker.workers.work import LEASES_EVERY_SECONDS, LeaseWorker
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def test_a_lapsed_claim_is_back_after_a_kill_and_a_restart(server: Server)
                 server.start()
                 continue
             assert await worker.run_once() == 0
-            await store.pass_time(100 + EVERY_SECONDS)
+            await store.pass_time(100 + LEASES_EVERY_SECONDS)
             assert await worker.run_once() == 1
             status = await store.work.items.status("proj", claim.item)
             assert (status.status, status.copies) == ("todo", 1)
