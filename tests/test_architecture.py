@@ -162,7 +162,7 @@ ONLY: dict[str, tuple[str, ...]] = {
         "system.aiohttp_connection",
         "system.http_client",
         "frontends",
-        "workers.push.stathat",
+        "workers.push",
         "workers.upstreams",
         "workers.geoip_update",
         "workers.webhooks",

@@ -12,8 +12,7 @@ from tracker.store.changes.changes import Change
 from tracker.store.schema import keys, table
 from tracker.store.schema.record import fields_of
 from tracker.store.work import sizes
-from tracker.workers import connectable, samples, work
-from tracker.workers.push import sender
+from tracker.workers import connectable, push, samples, work
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -41,7 +40,7 @@ def test_periodic_jobs_run_as_often_as_their_page_says() -> None:
         "work_sizes": sizes.EVERY_SECONDS,
         "check_connectable": connectable.EVERY_SECONDS,
         "clean_counters": samples.CLEAN_SECONDS,
-        "push_figures": sender.FLUSH_SECONDS,
+        "push_figures": push.FLUSH_SECONDS,
     }
 
 

@@ -17,7 +17,7 @@ from tests import commands
 from tests.e2e.conftest import StartTracker
 from tests.e2e.requests import announce_path, get
 from tests.waiting import until
-from tests.workers.push.stathat_server import KEY, stathat_in_thread
+from tests.workers.stathat_server import KEY, stathat_in_thread
 from tracker.store.stats.slices import PRECISIONS
 
 IN_LONDON, IN_SPRINGFIELD = "127.0.0.1", "127.0.0.2"

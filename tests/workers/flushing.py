@@ -10,12 +10,11 @@ from pydantic import SecretStr
 
 from tests.store.harness import START, Clock, Store
 from tests.store.jobs.harness import Metrics
-from tests.workers.push.stathat_server import KEY
+from tests.workers.stathat_server import KEY
 from tracker.settings.background import StatHatSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.push.sender import Receiver, Sender
-from tracker.workers.push.stathat import StatHat
+from tracker.workers.push import Receiver, Sender, StatHat
 
 MINUTE = START - START % 60
 

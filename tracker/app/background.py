@@ -27,9 +27,7 @@ from tracker.workers.geoip_update import GeoIPUpdater
 from tracker.workers.jobs import JobWorker, Queue
 from tracker.workers.loop import forever, until_next
 from tracker.workers.prober import Prober
-from tracker.workers.push.sender import FLUSH_SECONDS, Receiver, Sender
-from tracker.workers.push.stathat import StatHat
-from tracker.workers.push.statsd import StatsD
+from tracker.workers.push import FLUSH_SECONDS, Receiver, Sender, StatHat, StatsD
 from tracker.workers.reaper import REMOVE_SECONDS, remove_once
 from tracker.workers.samples import CLEAN_SECONDS, clean_counters, sample_sizes
 from tracker.workers.scorer import RESCORE_SECONDS, Ask, Scorer, rescore

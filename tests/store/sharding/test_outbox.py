@@ -3,7 +3,7 @@
 from tests.store.harness import Store
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.workers.flushing import MINUTE, to_stathat
-from tests.workers.push.stathat_server import StatHatServer
+from tests.workers.stathat_server import StatHatServer
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import UniqueRules, UniqueUserEvent, UniqueUsers
 

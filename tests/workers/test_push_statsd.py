@@ -17,8 +17,7 @@ from tests.workers.flushing import MINUTE, Flushing
 from tracker.settings.background import StatsDSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.push.sender import Sample
-from tracker.workers.push.statsd import MAX_PACKET_BYTES, StatsD, to_line, to_packets
+from tracker.workers.push import MAX_PACKET_BYTES, Sample, StatsD, to_line, to_packets
 
 LINE = re.compile(r"([A-Za-z0-9_.\-]{1,255}):([0-9]+)\|([cg])")
 

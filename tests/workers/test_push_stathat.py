@@ -23,12 +23,12 @@ from tests.store.harness import Clock, Store, running
 from tests.store.stats.outbox import contents, dropped, export
 from tests.waiting import eventually, in_background
 from tests.workers.flushing import MINUTE, Flushing, to_stathat
-from tests.workers.push.stathat_server import KEY, Mode, StatHatServer, not_stathat, stathat_in_thread
+from tests.workers.stathat_server import KEY, Mode, StatHatServer, not_stathat, stathat_in_thread
 from tracker.errors import StoreUnavailable
 from tracker.settings.background import StatHatSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.push.stathat import StatHat, parse_reply, stat_name
+from tracker.workers.push import StatHat, parse_reply, stat_name
 
 FAULTS = [mode for mode in get_args(Mode) if mode != "ok"]
 

@@ -7,18 +7,26 @@ counted as dropped. While every sample is rejected, none is dropped: the key or 
 
 import asyncio
 import hashlib
+import json
 import random
+import re
+import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, Protocol
+from functools import partial
+from typing import Literal
 
+import aiohttp
 from redis.exceptions import RedisError
 
+from tracker.settings.background import StatHatSettings, StatsDSettings
+from tracker.store.schema.lenient_numbers import json_object
 from tracker.store.stats.outbox import OutboxBatch
 from tracker.store.store import Store
+from tracker.system.http_client import open_session, read_body
 from tracker.system.logger import Logger
 from tracker.workers.loop import survive
 
@@ -73,26 +81,196 @@ Send = Callable[[Sequence[Sample]], Awaitable[Result]]
 Acknowledge = Callable[[Sequence[OutboxBatch]], Awaitable[None]]
 
 
-class Receiver(Protocol):
-    name: str
-    """Shown in the log; in lower case the prefix of the sender's counters."""
-    timeout_seconds: float
-    """Upper bound of one ``Send``."""
-
-    @property
-    def enabled(self) -> bool:
-        """Whether the settings name a receiver."""
-
-    def connect(self) -> AbstractAsyncContextManager[Send]:
-        """Opens what one flush sends through."""
-
-
 def shorten(name: str) -> str:
     """Shortens a name to 255 characters. A shortened name ends in a hash of the whole, so names stay different."""
     if len(name) <= MAX_NAME_LENGTH:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{name[: MAX_NAME_LENGTH - 17]}.{digest}"
+
+
+# StatHat's EZ API: batches are posted to ``/ez`` as JSON. The EZ key is in the body only, never in a URL. No text of
+# the reply is logged, because it may repeat the key.
+
+TIMEOUT_SECONDS = 10.0
+"""How long one reply may take. Nothing waits for it, and a batch without a reply is sent again."""
+_MAX_REPLY_BYTES = 16_384
+_FORBIDDEN = re.compile(r"[~\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_BAD_BATCH = (400, 413, 422)
+_BAD_ADDRESS = (404, 405, 410)
+_BUSY = (408, 425, 429, 502, 503, 504)
+_KINDS = {"count": "count", "gauge": "value"}
+_HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
+_KEY_REJECTED = "EZ key rejected: check TRACKER_STATHAT__EZKEY"
+
+
+class StatHat:
+    """Enabled by an EZ key."""
+
+    name = "StatHat"
+
+    def __init__(self, settings: StatHatSettings, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self.timeout_seconds = timeout_seconds
+        self._settings = settings
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self._settings.ezkey and self._settings.ezkey.get_secret_value())
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Send]:
+        timeout = aiohttp.ClientTimeout(total=self.timeout_seconds)
+        async with open_session(timeout, _HEADERS, keep_alive=False) as session:
+            yield partial(self._post, session)
+
+    async def _post(self, session: aiohttp.ClientSession, samples: Sequence[Sample]) -> Result:
+        settings = self._settings
+        assert settings.ezkey is not None
+        data = [
+            {"stat": stat_name(settings.prefix, each.name), _KINDS[each.kind]: each.number, "t": each.time}
+            for each in samples
+        ]
+        body = json.dumps({"data": data, "ezkey": settings.ezkey.get_secret_value()}).encode()
+        try:
+            async with session.post(f"{settings.url}/ez", data=body, allow_redirects=False) as response:
+                reply = await read_body(response, _MAX_REPLY_BYTES, ValueError("too long"))
+                return parse_reply(response.status, response.headers.get("Retry-After", ""), reply)
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # TimeoutError is an OSError
+            return Result(Outcome.UNAVAILABLE, f"no reply ({type(error).__name__})")
+
+
+def stat_name(prefix: str, name: str) -> str:
+    """A name that StatHat accepts: no ``~`` (it splits names), no control character, at most 255 characters."""
+    return shorten(_FORBIDDEN.sub(lambda found: f"%{ord(found[0]):02X}", prefix + name))
+
+
+def parse_reply(status: int, retry_after: str, body: bytes) -> Result:
+    """The result; accepted only where both the HTTP status and the JSON in the body report success."""
+    reply = json_object(body) or {}
+    if 200 <= status < 300:
+        inner = reply.get("status")
+        if isinstance(inner, str) and inner.lower() == "ok":
+            return ACCEPTED
+        if not re.fullmatch(r"[1-9][0-9]{2}", str(inner)):
+            return Result(Outcome.UNAVAILABLE, "invalid reply")
+        status = int(str(inner))
+        if 200 <= status < 300:
+            return ACCEPTED
+    about_key = status in (401, 403) or "key" in str(reply.get("msg")).lower()
+    reason = _KEY_REJECTED if about_key else f"status {status}"
+    if status in _BAD_BATCH:
+        return Result(Outcome.REJECTED, reason)
+    if 300 <= status < 400 or status in _BAD_ADDRESS:
+        return Result(Outcome.UNAVAILABLE, f"status {status}: check TRACKER_STATHAT__URL")
+    if status in _BUSY or about_key:
+        seconds = float(retry_after) if re.fullmatch(r"[0-9]{1,6}", retry_after) else 0.0
+        return Result(Outcome.UNAVAILABLE, reason, seconds)
+    return Result(Outcome.SERVER_ERROR, reason)
+
+
+# StatsD: samples are text lines in UDP packets. UDP has no reply. A packet counts as accepted unless the other host
+# reports at once that the port is closed.
+
+MAX_PACKET_BYTES = 1432
+"""Fits into an Ethernet frame, also over IPv6 and through a tunnel."""
+_RESOLVE_SECONDS = 5.0
+_ERROR_SECONDS = 0.02
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]")
+
+
+class StatsD:
+    """Enabled by an address."""
+
+    name = "StatsD"
+    timeout_seconds = _RESOLVE_SECONDS
+
+    def __init__(self, settings: StatsDSettings) -> None:
+        self._settings = settings
+
+    @property
+    def enabled(self) -> bool:
+        return self._settings.endpoint is not None
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Send]:
+        """The first batch resolves the name and chooses an address; all others go to the same one."""
+        assert self._settings.endpoint is not None
+        host, port = self._settings.endpoint
+        with ExitStack() as stack:
+            connected: socket.socket | None = None
+
+            async def send(samples: Sequence[Sample]) -> Result:
+                nonlocal connected
+                packets = list(to_packets(to_line(self._settings.prefix, sample) for sample in samples))
+                if connected is not None:
+                    return await _send(connected, packets)
+                result, connected = await _send_first(host, port, packets, stack)
+                return result
+
+            yield send
+
+
+async def _send(connected: socket.socket, packets: Iterable[bytes]) -> Result:
+    """A connected socket receives the errors of its packets."""
+    try:
+        for packet in packets:
+            await asyncio.get_running_loop().sock_sendall(connected, packet)
+        await asyncio.sleep(_ERROR_SECONDS)  # this also keeps a large outbox from flooding the receiver's buffer
+        if number := connected.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            raise OSError(number, "")  # as send() raises it
+    except OSError as error:
+        return Result(Outcome.UNAVAILABLE, f"port closed ({type(error).__name__})")
+    return ACCEPTED
+
+
+async def _send_first(
+    host: str, port: int, packets: Sequence[bytes], stack: ExitStack
+) -> tuple[Result, socket.socket | None]:
+    """Sends to the host's addresses in turn until one accepts: the result, and the socket of that one, which ``stack``
+    closes."""
+    try:
+        async with asyncio.timeout(_RESOLVE_SECONDS):
+            addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError) as error:  # TimeoutError is an OSError
+        return _unusable(error), None
+    result = _unusable(OSError())
+    for family, kind, protocol, _, address in addresses:
+        try:
+            connected = stack.enter_context(socket.socket(family, kind, protocol))
+            connected.setblocking(False)
+            connected.connect(address)
+        except OSError as error:  # such as an IPv6 address on a host without IPv6
+            result = _unusable(error)
+            continue
+        result = await _send(connected, packets)
+        if result is ACCEPTED:
+            return result, connected
+    return result, None
+
+
+def _unusable(error: Exception) -> Result:
+    return Result(Outcome.UNAVAILABLE, f"address unusable ({type(error).__name__})")
+
+
+def to_line(prefix: str, sample: Sample) -> bytes:
+    """``name:number|c`` for a count, ``|g`` for a gauge. StatsD has no time: a count is taken as of now."""
+    name = shorten(_UNSAFE.sub("_", prefix + sample.name))
+    return f"{name}:{sample.number}|{sample.kind[0]}".encode()
+
+
+def to_packets(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Joins ``lines`` into packets of at most 1432 bytes, each as full as the order allows."""
+    packet = b""
+    for line in lines:
+        if packet and len(packet) + 1 + len(line) > MAX_PACKET_BYTES:
+            yield packet
+            packet = b""
+        packet = packet + b"\n" + line if packet else line
+    if packet:
+        yield packet
+
+
+Receiver = StatHat | StatsD
 
 
 @dataclass(eq=False)
@@ -155,7 +333,11 @@ class Sender:
             if not batches:
                 break
             size = sum(len(batch.counts) for batch in batches)
-            result = await self._send_or_release(send, batches)
+            try:
+                result = await send(_samples(batches))
+            except BaseException:
+                await survive(self._outbox.release(batches))  # the leases expire without it
+                raise
             outcome = self._limit_server_errors(result.outcome, size)
             if outcome is Outcome.ACCEPTED:
                 self._max_samples = min(MAX_SAMPLES, 2 * self._max_samples)
@@ -173,13 +355,6 @@ class Sender:
             if outcome in (Outcome.UNAVAILABLE, Outcome.SERVER_ERROR):
                 return result
         return ACCEPTED
-
-    async def _send_or_release(self, send: Send, batches: list[OutboxBatch]) -> Result:
-        try:
-            return await send(_samples(batches))
-        except BaseException:
-            await survive(self._outbox.release(batches))  # the leases expire without it
-            raise
 
     def _limit_server_errors(self, outcome: Outcome, size: int) -> Outcome:
         """Returns the outcome, or REJECTED after ``MAX_SERVER_ERRORS`` in a row for a single sample."""
