@@ -34,8 +34,7 @@ from tests.workers.upstreams.harness import (
 )
 from tracker.bittorrent import Address, InfoHash
 from tracker.settings.background import ScoringSettings
-from tracker.workers.upstreams import ask_many, open_upstreams
-from tracker.workers.upstreams.upstream import FIRST_PAUSE_SECONDS, Upstream
+from tracker.workers.upstreams import FIRST_PAUSE_SECONDS, Upstream, ask_many, open_upstreams
 
 OPENTRACKER = shutil.which("opentracker")
 KEY = "0123456789abcdef"

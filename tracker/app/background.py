@@ -34,8 +34,7 @@ from tracker.workers.scorer import RESCORE_SECONDS, Ask, Scorer, rescore
 from tracker.workers.shard_reapers import AnyReaper
 from tracker.workers.site.mapping import check_libraries
 from tracker.workers.unique_users import MarkerCleaner
-from tracker.workers.upstreams import ask_many, open_upstreams
-from tracker.workers.upstreams.upstream import Upstream
+from tracker.workers.upstreams import Upstream, ask_many, open_upstreams
 from tracker.workers.users import AdoptionWorker, SiteUsers, UserSumsWorker
 from tracker.workers.webhooks import FeedUpdates, WebhookWorker
 from tracker.workers.work import (

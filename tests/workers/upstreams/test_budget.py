@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.workers.upstreams.upstream import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, Backoff, request_budget
+from tracker.workers.upstreams import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, Backoff, request_budget
 
 
 @pytest.mark.parametrize(("per_minute", "at_once"), [(60, 15), (4, 1), (1, 1), (0.5, 1), (240, 60)])
@@ -17,7 +17,7 @@ def test_no_minute_has_more_requests_than_the_budget(per_minute: float, at_once:
 
 class TestRest:
     def test_failures_in_a_row_begin_a_pause(self) -> None:
-        backoff = Backoff()
+        backoff = Backoff("scrape")
         assert backoff.failed(0, 3) is None
         assert backoff.failed(0, 3) is None
         assert not backoff.succeeded()
@@ -26,13 +26,13 @@ class TestRest:
         assert backoff.allows(1.5 * FIRST_PAUSE_SECONDS, 10)
 
     def test_after_a_pause_one_trial_is_allowed(self) -> None:
-        backoff = Backoff()
+        backoff = Backoff("scrape")
         backoff.failed(0, 1)
         assert [backoff.allows(100, 10), backoff.allows(100, 10), backoff.allows(109, 10)] == [True, False, False]
         assert backoff.allows(110, 10), "the trial ended without a result"
 
     def test_each_pause_is_longer_up_to_an_hour(self) -> None:
-        backoff, now, lengths = Backoff(), 0.0, []
+        backoff, now, lengths = Backoff("scrape"), 0.0, []
         for _ in range(2000):
             assert backoff.allows(now, 0.1)
             backoff.failed(now, 1)
@@ -48,7 +48,7 @@ class TestRest:
         assert 0.75 * MAX_PAUSE_SECONDS <= lengths[-1] <= 1.25 * MAX_PAUSE_SECONDS + 20
 
     def test_a_success_ends_the_pauses_once(self) -> None:
-        backoff = Backoff()
+        backoff = Backoff("scrape")
         assert backoff.failed(0, 1) is not None
         assert backoff.failed(100, 1) is None, "it was paused already"
         assert backoff.succeeded()

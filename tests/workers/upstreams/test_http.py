@@ -17,7 +17,7 @@ from tracker.errors import TrackerRefusal, TrackerReplyError, Unreachable
 from tracker.system.http_client import open_session
 from tracker.wire.http_reply import MAX_BYTES
 from tracker.wire.tracker_url import parse_tracker_url
-from tracker.workers.upstreams.http import HttpTracker, _redirected
+from tracker.workers.upstreams.clients import HttpTracker, _redirected
 
 COUNTS = scrape_body({HASH: (3, 9, 2)})
 OBSERVER = Announce(

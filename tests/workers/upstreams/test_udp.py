@@ -23,7 +23,7 @@ from tests.workers.upstreams.harness import (
 from tracker.bittorrent import Announce, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError, Unreachable
 from tracker.wire.tracker_url import TrackerUrl, parse_tracker_url
-from tracker.workers.upstreams.udp import ADDRESS_SECONDS, CONNECTION_SECONDS, UdpTracker
+from tracker.workers.upstreams.clients import ADDRESS_SECONDS, CONNECTION_SECONDS, UdpTracker
 
 FILE = ScrapeFile(seeders=3, completions=9, leechers=2)
 OBSERVER = Announce(
