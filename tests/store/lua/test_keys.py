@@ -65,7 +65,7 @@ BEYOND: dict[str, str] = {
     "collect": "lease leases:outbox outbox outbox:* outbox:waiting",
     "copy_users": "copied copies copies:rows copies:version deleting groups removing u:* u:*:active user:* user_id "
     "users",
-    "count_announces": "changed u:* user:*",
+    "count_announces": "changed u:*",
     "count": "count:* counted:* dist:* known: known:dist outbox outbox:* outbox:waiting stats:* stats:outbox_dropped",
     "count_before": "*",
     "count_hits": "limits limits:*",

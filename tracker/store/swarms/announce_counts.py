@@ -9,6 +9,7 @@ from redis.exceptions import RedisError
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import StoreUnavailable
+from tracker.store.client.pipe import Argument
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.system.logger import Logger
 
@@ -26,7 +27,7 @@ _PER_CALL = 100
 
 Pause = Callable[[float], Awaitable[object]]
 Add = Callable[[Iterable[InfoHash | str]], None]
-"""Counts one announce for each info hash and passkey. While the store is unavailable, there is none to count."""
+"""Counts one announce for each info hash and user id. While the store is unavailable, there is none to count."""
 
 log = Logger("tracker.store")
 
@@ -38,7 +39,7 @@ class AnnounceCounts:
         self._counts = {shard: Counter[InfoHash | str]() for shard in shards}
 
     def of(self, shard: Shard) -> Counter[InfoHash | str]:
-        """Those of a shard, by info hash and by passkey; ``update`` is an Add."""
+        """Those of a shard, by info hash and by user id; ``update`` is an Add."""
         return self._counts[shard]
 
     def __len__(self) -> int:
@@ -78,7 +79,10 @@ class AnnounceCounts:
         try:
             while waiting and not shard.connection.unavailable:
                 part, waiting = waiting[:_PER_CALL], waiting[_PER_CALL:]
-                await shard.scripts.count_announces([each for whose, number in part for each in (_name(whose), number)])
+                argv: list[Argument] = []
+                for whose, number in part:
+                    argv += whose if isinstance(whose, str) else whose.hex(), number
+                await shard.scripts.count_announces(argv)
                 if pause is not None:
                     await pause(CALL_PAUSE_SECONDS)
         except StoreUnavailable:
@@ -87,8 +91,3 @@ class AnnounceCounts:
             log.error("announces were not counted", error=str(error))
         finally:
             counts.update(dict(waiting))
-
-
-def _name(whose: InfoHash | str) -> str:
-    """As count_announces.lua has it: t and an info hash, or u and a passkey."""
-    return f"u{whose}" if isinstance(whose, str) else f"t{whose.hex()}"

@@ -39,8 +39,6 @@ _FIRST = itemgetter(0)
 _LAST = itemgetter(-1)
 _APPLIED = frozenset(("update", "early", "join", "leave")).__contains__
 """Whether an outcome counts for the torrent."""
-_COUNTED = frozenset((*b"uUeEjJlL", 3, 4)).__contains__
-"""Whether an announce whose reply begins with this byte or number counts for its user."""
 _ACCOUNTS: dict[Accounts, int] = {"off": 0, "optional": 1, "required": 2}
 _RULES = attrgetter(
     *("max_gap", "max_credit", "accounts", "early", "give_below", "give_all", "memory", *HIT_AND_RUN),
@@ -217,7 +215,7 @@ def pack_rules(rules: SwarmRules) -> bytes:
 @dataclass(eq=False)
 class AnnounceCodec:
     """The calls of announce.lua: its arguments and its reply. ``clock`` gives epoch seconds; ``count`` is called with
-    the torrents and the passkeys of all that were applied: the script does not count these. ``recent`` gets each call
+    the torrents and the ids of the users of all that count: the script does not count these. ``recent`` gets each call
     that has a reply; ``follow`` announces of the v2 half of a hybrid torrent, and the v1 half, which has to get them
     too."""
 
@@ -262,20 +260,18 @@ class AnnounceCodec:
         self, updates: Sequence[Update], argv: Sequence[Argument], reply: list[Any]
     ) -> tuple[list[Admission | Refused], TrafficTotals]:
         """An outcome for each announce, and the totals of the batch."""
-        *replies, totals = reply
+        *replies, totals, users = reply
         if len(replies) != len(updates):
             raise ValueError(f"{len(replies)} replies to {len(updates)} announces")
         outcomes = list(map(parse, replies))
         self._count(compress(map(_FIRST, updates), map(_APPLIED, map(_LAST, outcomes))))
-        # A refusal is a list that begins with a number less than any letter.
-        if self._rules.accounts != "off":
-            passkeys = compress(map(passkey_of, updates), map(_COUNTED, map(_FIRST, replies)))
-            self._count(filter(None, passkeys))
+        if users:
+            self._count(users.decode("utf-8", "replace").split(" "))
         self._recent.append((updates, outcomes, time.monotonic(), argv[0]))
         sums = parse_totals(totals)
         if sums.incomplete:
             for update, each in zip(updates, replies, strict=True):
-                if each[0] == 8:
+                if each[0] == 7:
                     self._follow(update, InfoHash(unhexlify(each[2])))
         return outcomes, sums
 
@@ -357,16 +353,16 @@ def parse(reply: Any) -> Admission | Refused:
 def _parse_other(kind: int, *parts: Any) -> Admission | Refused:
     if kind == 1:
         return refused(*parts)
-    if kind == 7:
+    if kind == 6:
         return UNREGISTERED
     if kind == 2:
         outcome = parse(parts[0])
         if isinstance(outcome, Refused):
             return outcome._replace(unknown_passkey=True)
         return AdmittedAnonymously(*outcome)
-    if kind in (5, 8):
+    if kind == 7:
         return parse(parts[0])
-    if kind in (4, 6):
+    if kind in (4, 5):
         return (WithoutPeers if kind == 4 else WithoutSlot)(*parse(parts[0]))
     joined = JoinedWithMultipliers(*parse(parts[0]))
     joined.upload_multiplier, joined.download_multiplier = parts[1].decode(), parts[2].decode()

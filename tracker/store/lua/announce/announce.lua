@@ -56,7 +56,7 @@
 --   1 when the network may have any number of endpoints (B); then the client's user agent, if it is kept, to the end
 -- Answer    for each announce, in order, one of
 --   'outcome seeders leechers snatches peers'
---     outcome: u update, e early update, j join, l leave. The caller counts these for the torrent and for the user
+--     outcome: u update, e early update, j join, l leave. The caller counts these for the torrent
 --       (count_announces.lua). Nothing changed for
 --       a absent (a stop of a peer that is not in the swarm), s stranger (the peer id belongs to another client)
 --       d displaced (another peer holds the endpoint), o over (too many endpoints of the network)
@@ -66,14 +66,14 @@
 --   { 2, one of the above }   the same, of an anonymous announce with an unknown passkey (optional accounts)
 --   { 3, a join as above, upload, download }   the multipliers that apply to the user's traffic on the torrent
 --   { 4, an answer as above without peers }   the user has no budget for one with peers
---   { 5, one of the above }   the announce does not count for the user
---   { 6, 'a seeders leechers snatches ' }   nothing changed: the user downloads as many torrents as allowed
---   { 7 }   nothing changed: the announce is to be sent again after register.lua has run
---   { 8, one of the above, info hash }   the announce was of a v2 half: that v1 half has to get it as well
---   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch that announced over HTTP
+--   { 5, 'a seeders leechers snatches ' }   nothing changed: the user downloads as many torrents as allowed
+--   { 6 }   nothing changed: the announce is to be sent again after register.lua has run
+--   { 7, one of the above, info hash }   the announce was of a v2 half: that v1 half has to get it as well
+--   After the last one 'up4 down4 up6 down6': the bytes that the peers of this batch that announced over HTTP
 --   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then two
---   numbers: of peers of the DHT in the replies, and of announces answered by 7, 8 or 'no copy'. Then the same four as
---   at first, of announces over UDP, then over WebSockets. Groups of zeros at the end are left out
+--   numbers: of peers of the DHT in the replies, and of announces answered by 6, 7 or 'no copy'. Then the same four as
+--   at first, of announces over UDP, then over WebSockets. Groups of zeros at the end are left out.
+--   Then the user's id for each announce that counts for its user, with a space between two: the caller counts these
 -- To read a global costs five times as much as to read a local.
 local redis, string, math, tonumber, unpack, pcall = redis, string, math, tonumber, unpack, pcall
 local read, max, min, floor = struct.unpack, math.max, math.min, math.floor
@@ -94,7 +94,7 @@ local field_lists -- the fields that announces read under these rules
 -- The rows of torrents that regular announces of the call have read, by info hash. Only other announces change them.
 local torrents_read
 -- What the announces of the call add up to: for the answer, and for finish(). And `asks`: whether 'no copy' may be one.
-local sums -- 0, 2, 3: traffic over HTTP, UDP, WebSockets; given, again, incomplete, joined, newly_full
+local sums -- 0, 2, 3: traffic over HTTP, UDP, WebSockets; given, again, incomplete, joined, newly_full, users
 
 --@ include lib/outage.lua
 -- How many seconds of [from, now) belong to the last outage.
@@ -184,7 +184,7 @@ end
 
 local announce_other
 do
-local AGAIN = { 7 }
+local AGAIN = { 6 }
 
 -- The announce, and those of its torrent that follow in this call, wait for register.lua.
 local function again(r)
@@ -229,12 +229,15 @@ local function answer_unapplied(t, r, p, outcome, tid)
   local answer, head = answer_to(t, r, outcome, not r.on_socket)
   if answer == head or not (rules.limits_lists and r.uid ~= '') then return answer end
   local u = load_totals(r, p, tid, true)
-  if not take_list(u) then
-    r.uncounted = true
-    return { 4, head }
-  end
+  if not take_list(u) then return { 4, head } end
   save_user(u)
   return answer
+end
+
+-- Counts an announce for its user, if it is not of a v2 half: the v1 half has to get that.
+local function note_user(r)
+  local users = sums.users
+  if r.moves_only then r.follows = r.user elseif r.user then users[#users + 1] = r.uid end
 end
 
 -- `registered` and `denied` are the values of the torrent's keys. A stop needs no permission: the peer has to be the
@@ -276,7 +279,7 @@ local function announce_of(r, registered, denied)
       return answer_to(t, r, 'a')
     end
     leave(t, r, p, is_user and load_credited_account(r, load_totals(r, p, tid), tid, p))
-    r.follows = is_user and r.moves_only
+    note_user(r)
     return answer_to(t, r, 'l')
   end
   if active and not mine then return answer_unapplied(t, r, p, 's', tid) end
@@ -286,13 +289,12 @@ local function announce_of(r, registered, denied)
   if active and is_user and event == 'u' and p.elapsed >= 0 and p.elapsed < rules.shortest and p.kind == r.kind
       and p.paused == r.paused and p.endpoints == r.v4 .. r.v6 .. r.w then
     renew_timeout(t, r)
-    r.uncounted = true
     return answer_to(t, r, 'e')
   end
   if not active and has_max_downloads(r, tid) then
     if not rules.warns_beyond then return refuse('too many downloads') end
     local _, head = answer_to(t, r, 'a', false)
-    return { 6, head }
+    return { 5, head }
   end
   local is_due = active and (r.on_socket or p.elapsed < 0 or p.elapsed >= rules.list_wait)
   local needs_budget = rules.limits_lists and not is_due
@@ -309,7 +311,7 @@ local function announce_of(r, registered, denied)
   local answer = u and needs_budget and answer_within_budget(t, r, outcome, a, u)
     or answer_to(t, r, outcome, true, a)
   if u then save_user(u) end
-  r.follows = u and r.moves_only
+  note_user(r)
   if not active and a and type(answer) == 'string' then return with_multipliers(t, r, a, answer) end
   return answer
 end
@@ -328,9 +330,9 @@ function announce_other(packed, registered, denied)
   if answer == AGAIN then return answer end
   if r.follows then
     sums.incomplete = sums.incomplete + 1
-    return { 8, answer, r.v1 }
+    return { 7, answer, r.v1 }
   end
-  return unknown_or_reason and { 2, answer } or r.uncounted and { 5, answer } or answer
+  return unknown_or_reason and { 2, answer } or answer
 end
 end
 
@@ -399,7 +401,8 @@ function begin(prefix, arguments)
   now = floor(moment)
   if arguments[3] ~= packed_rules then set_rules(arguments[3]) end
   settle_from = sharded and 0 or hnr_threshold
-  sums = { given = 0, again = {}, incomplete = 0, joined = {}, newly_full = {}, asks = sharded and arguments[2] < '2' }
+  sums = { given = 0, again = {}, incomplete = 0, joined = {}, newly_full = {}, users = {},
+    asks = sharded and arguments[2] < '2' }
   network_changes, due_entries = {}, {}
   -- With room for those of one announce: to grow a table costs as much as a short command.
   local keys = { gap, heartbeat, addresses_full, removing_key, secret_key, nil, nil, nil, nil, nil }
@@ -472,7 +475,8 @@ local function announce(keys, arguments)
     replies[i - 3] = reply
   end
   if others then finish() end
-  replies[#replies + 1] = totals()
+  local n = #replies
+  replies[n + 1], replies[n + 2] = totals(), table.concat(sums.users, ' ')
   return replies
 end
 

@@ -19,7 +19,7 @@ function read_request(packed)
   r.event, r.may_join = EVENTS[event], event ~= COMPLETED_MEMBER
   r.endpoint, r.on_v4, r.unbounded, r.beyond = endpoint, #endpoint == 6, unbounded == 1, false
   r.form, r.on_socket, r.gone = form, form == 3, event == GONE
-  r.announced, r.evicted, r.evictions, r.uncounted, r.follows = false, false, 0, false, false
+  r.announced, r.evicted, r.evictions, r.follows = false, false, 0, false
   r.agent, r.of_v2 = #packed < agent_at and '' or sub(packed, agent_at), event < 54
   return r
 end
@@ -214,7 +214,7 @@ function load_swarm(r, registered)
     enabled, t.joiners = v[6], v[7]
   end
   r.moves_only = hybrid_of and counts_elsewhere(r.ih, hybrid_of) or false
-  r.uncounted, r.v1 = r.moves_only, hybrid_of or false
+  r.v1 = hybrid_of or false
   t.dht, t.snatches = dht or false, count_of[v[5]] or 0
   return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, enabled
 end

@@ -174,6 +174,8 @@ function update_regular(packed, ih, tid)
   end
   if notes_updates then redis.pcall('SADD', P .. 'updated', tid .. ':' .. pidx) end
   if not user then return reply end
+  local users = sums.users
+  users[#users + 1] = uid
   if changed then
     save_changed(account, total_time, seed_time, torrent, down, user_downloaded)
   end
