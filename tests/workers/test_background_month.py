@@ -20,8 +20,8 @@ from tracker.store.schema.keys import Keys
 from tracker.store.stats.metric_names import place_names, user_name
 from tracker.store.stats.slices import PRECISIONS, RETAINED, oldest_retained, start_of
 from tracker.store.swarms.rules import SwarmRules
+from tracker.workers.join_counts import UniqueUserCounter
 from tracker.workers.samples import clean_counters
-from tracker.workers.unique_users import UniqueUserCounter
 
 HOUR, DAY = 3600, 86_400
 FIRST = START - START % DAY

@@ -26,11 +26,11 @@ from tracker.store.stats.slices import month_of, month_start
 from tracker.store.swarms.rules import SwarmRules
 from tracker.wire.endpoint import pack_address
 from tracker.wire.peer_id import client_name
-from tracker.workers.client_software import (
+from tracker.workers.join_counts import (
     FLUSH_SECONDS,
     KEPT_NAMES,
     LOG_SECONDS,
-    MAX_WAITING,
+    MAX_NAMES,
     SEND_SECONDS,
     ClientSoftwareCounter,
 )
@@ -180,11 +180,11 @@ async def test_names_are_cleaned_for_storage(store: Store) -> None:
 
 async def test_names_beyond_the_limit_are_dropped_and_counted(store: Store) -> None:
     work = Work(store)
-    work.add(*(f"x{n}" for n in range(MAX_WAITING + 50)))
+    work.add(*(f"x{n}" for n in range(MAX_NAMES + 50)))
     work.add("x0")
-    assert (work.counter.waiting, work.counts) == (MAX_WAITING + 1, {"software_dropped": 50})
+    assert (work.counter.waiting, work.counts) == (MAX_NAMES + 1, {"software_dropped": 50})
     await work.counter.flush()
-    assert sum((await work.joins()).values()) == MAX_WAITING + 1
+    assert sum((await work.joins()).values()) == MAX_NAMES + 1
 
 
 async def test_a_flood_of_names_does_not_displace_frequent_ones(store: Store) -> None:
@@ -192,26 +192,26 @@ async def test_a_flood_of_names_does_not_displace_frequent_ones(store: Store) ->
     work = Work(store)
     real = [f"real{n}" for n in range(KEPT_NAMES)]
     work.add(*real, times=2)
-    work.add(*(f"a{n}" for n in range(MAX_WAITING)))
+    work.add(*(f"a{n}" for n in range(MAX_NAMES)))
     await work.counter.flush()
     for wave in "bc":
-        work.add(*(f"{wave}{n}" for n in range(MAX_WAITING)))
+        work.add(*(f"{wave}{n}" for n in range(MAX_NAMES)))
         work.add(*real, times=2)
         await work.counter.flush()
     joins = await work.joins()
     assert {joins.get(name) for name in real} == {6}
     for wave in "de":
-        work.add(*(f"{wave}{n}" for n in range(MAX_WAITING)), times=3)
+        work.add(*(f"{wave}{n}" for n in range(MAX_NAMES)), times=3)
         await work.counter.flush()
     dropped = work.counts["software_dropped"]
-    work.add(*(f"f{n}" for n in range(MAX_WAITING - KEPT_NAMES)))
+    work.add(*(f"f{n}" for n in range(MAX_NAMES - KEPT_NAMES)))
     work.add(*real)
     assert work.counts["software_dropped"] == dropped + KEPT_NAMES
 
 
 async def test_drops_are_logged_in_one_line(store: Store) -> None:
     work = Work(store)
-    work.add(*(f"x{n}" for n in range(MAX_WAITING + 50)))
+    work.add(*(f"x{n}" for n in range(MAX_NAMES + 50)))
     with capture_logs() as logs:
         async with work.at_work():
             await work.time.pass_by(10 * LOG_SECONDS)

@@ -13,7 +13,7 @@ from tracker.store.stats.memory_usage import read_usage
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.unique_users import MarkerCleaner
+from tracker.workers.join_counts import MarkerCleaner
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.unique_users import LOG_SECONDS, REFRESH_SECONDS
+from tracker.workers.join_counts import LOG_SECONDS, REFRESH_SECONDS
 
 TORRENT = f"torrents.{info_hash(1).hex()}.users"
 SECONDS = 20.0

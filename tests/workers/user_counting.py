@@ -18,7 +18,7 @@ from tracker.settings.background import UniqueSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.unique_users import UniqueUsers
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.unique_users import FLUSH_SECONDS, MAX_WAITING, UniqueUserCounter
+from tracker.workers.join_counts import FLUSH_SECONDS, MAX_WAITING, UniqueUserCounter
 
 LONDON = Place("GB", "ENG", "London", "SW1A", "United Kingdom")
 PARIS = Place("FR", "IDF", "Paris", "75001", "France")

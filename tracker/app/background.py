@@ -25,6 +25,7 @@ from tracker.workers.admission import denied_prefixes
 from tracker.workers.connectable import ConnectableWorker
 from tracker.workers.geoip_update import GeoIPUpdater
 from tracker.workers.jobs import JobWorker, Queue
+from tracker.workers.join_counts import MarkerCleaner
 from tracker.workers.loop import forever, until_next
 from tracker.workers.prober import Prober
 from tracker.workers.push import FLUSH_SECONDS, Receiver, Sender, StatHat, StatsD
@@ -33,7 +34,6 @@ from tracker.workers.samples import CLEAN_SECONDS, clean_counters, sample_sizes
 from tracker.workers.scorer import RESCORE_SECONDS, Ask, Scorer, rescore
 from tracker.workers.shard_reapers import AnyReaper
 from tracker.workers.site.mapping import check_libraries
-from tracker.workers.unique_users import MarkerCleaner
 from tracker.workers.upstreams import Upstream, ask_many, open_upstreams
 from tracker.workers.users import AdoptionWorker, SiteUsers, UserSumsWorker
 from tracker.workers.webhooks import FeedUpdates, WebhookWorker

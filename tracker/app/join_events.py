@@ -10,9 +10,8 @@ from tracker.runtime.context import RuntimeContext
 from tracker.settings.model import Settings
 from tracker.store.store import Store
 from tracker.system.event_loop import running
-from tracker.workers.client_software import ClientSoftwareCounter
+from tracker.workers.join_counts import ClientSoftwareCounter, UniqueUserCounter
 from tracker.workers.samples import RefusalSampler
-from tracker.workers.unique_users import UniqueUserCounter
 
 
 class JoinEvents:
