@@ -11,6 +11,7 @@ local MAX_UNCROWDED = 3 -- entries of one network that do not make it crowded
 -- The endpoint of a WebSocket: its address as IPv6 (16 bytes), its process (4) and its number there (5). It is at the
 -- end of a peer's endpoints.
 local sockets = { BYTES = 25 }
+sockets.SIZE_OF = { ['4'] = 6, ['6'] = 18, w = sockets.BYTES } -- bytes of an endpoint by family
 
 -- The IPv4 endpoint, the IPv6 endpoint and the WebSocket of a peer, '' for none.
 local function split_families(endpoints)

@@ -95,7 +95,7 @@ end
 
 -- Removes a slot by moving the last one into it. A slot that holds another peer stays: the sweep repairs the swarm.
 local function remove_slot(t, kind, family, slot, pid)
-  local name, size = kind .. family, family == '4' and 6 or family == '6' and 18 or sockets.BYTES
+  local name, size = kind .. family, sockets.SIZE_OF[family]
   local key, last = t.arrays .. name, t[name] - 1
   if last < 0 or slot > last then return end
   local ids = key .. 'i'

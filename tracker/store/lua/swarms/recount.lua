@@ -4,11 +4,6 @@
 -- While its timeout exists, the hash of a peer is right: members, arrays, counts, addresses and rankings follow it.
 local ARRAYS, FAMILIES = { 's4', 'l4', 's6', 'l6', 'sw', 'lw' }, { '4', '6', 'w' }
 
-local function endpoint_size(array)
-  local family = string.sub(array, 2)
-  return family == '4' and 6 or family == '6' and 18 or sockets.BYTES
-end
-
 -- The endpoint of a family, nil for none.
 local function endpoint_of(endpoints, family)
   local v4, v6, socket = split_families(endpoints or '')
@@ -48,114 +43,97 @@ local function check_counts(t)
     and tonumber(call('ZSCORE', P .. 'i:snatches', t.tid) or '') == (count_of[call('HGET', t.key, 'snatches')] or 0)
 end
 
--- A member whose slots are as they should be by `agrees(array, slot, pid, endpoint)`: kind, whether it is paused,
--- whether it joined over UDP, endpoints by array; nil if something about it is wrong.
-local function read_member(t, pid, pidx, agrees)
-  local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'nw', 'endpoints',
-    'udp')
-  if p[1] ~= '1' or not (p[4] or p[5] or p[6]) or call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then
-    return nil
+-- Adds members to `counts`: seeders `s`, leechers `l`, `paused` ones, and `udp_s` and `udp_l`, which joined over UDP.
+-- False if something about one of them is wrong; `agrees(array, slot, pid, endpoint)` tells of each of its slots.
+local function count_members(t, members, counts, agrees)
+  for _, pidx in ipairs(members) do
+    local p, pid = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'nw',
+      'endpoints', 'udp'), to_raw(pidx)
+    if p[1] ~= '1' or not (p[4] or p[5] or p[6]) or call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then
+      return false
+    end
+    local kind = kind_of(p[2], p[3])
+    for i, family in ipairs(FAMILIES) do
+      local slot, endpoint = tonumber(p[3 + i] or ''), endpoint_of(p[7], family)
+      if (endpoint or p[3 + i]) and not (slot and endpoint and agrees(kind .. family, slot, pid, endpoint)) then
+        return false
+      end
+    end
+    counts[kind] = counts[kind] + 1
+    if p[3] == '1' then counts.paused = counts.paused + 1 end
+    if p[8] == '1' then counts['udp_' .. kind] = counts['udp_' .. kind] + 1 end
   end
-  local kind, found = kind_of(p[2], p[3]), {}
-  for i, family in ipairs(FAMILIES) do
-    local slot, endpoint, name = tonumber(p[3 + i] or ''), endpoint_of(p[7], family), kind .. family
-    if (endpoint or p[3 + i]) and not (slot and endpoint and agrees(name, slot, pid, endpoint)) then return nil end
-    found[name] = endpoint
-  end
-  return kind, p[3] == '1', p[8] == '1', found
+  return true
 end
 
--- Checks and counts all members. Returns nil if something is wrong; else seeders, leechers, paused members, slots by
--- array, and endpoints with their peer ids. `t.udp` counts, by kind, those that joined over UDP.
-local function count_members(t)
-  t.udp = { s = 0, l = 0 }
-  local ids, packed, slots = {}, {}, {}
+-- How many networks of a page are crowded, and whether a local one has as many entries as it may; nil for an entry that
+-- is wrong by `is_right(net, entry)`.
+local function check_networks(page, is_right)
+  local crowded, at_max = 0, false
+  for i = 1, #page, 2 do
+    local net, entries = page[i], page[i + 1]
+    local size = entry_size(net)
+    if (#net ~= 4 and #net ~= 8) or #entries == 0 or #entries % size ~= 0 then return nil end
+    for at = 1, #entries, size do
+      if not is_right(net, string.sub(entries, at, at + size - 1)) then return nil end
+    end
+    if #entries == MAX_ENTRIES * size and is_local(net) then at_max = true end
+    if is_crowded(net, entries, size) then crowded = crowded + 1 end
+  end
+  return crowded, at_max
+end
+
+-- True when a count of all members gives the stored counts, and `addresses:<ih>` holds exactly their endpoints; then
+-- what was counted.
+local function check_swarm(t)
+  local counts, slots, listed, missing = { s = 0, l = 0, paused = 0, udp_s = 0, udp_l = 0 }, {}, {}, 0
+  local ids, packed = {}, {}
   for _, name in ipairs(ARRAYS) do
-    local size = endpoint_size(name)
+    local size = sockets.SIZE_OF[string.sub(name, 2)]
     ids[name] = t[name] > 0 and call('GETRANGE', t.arrays .. name .. 'i', 0, t[name] * 20 - 1) or ''
     packed[name] = t[name] > 0 and call('GETRANGE', t.arrays .. name, 0, t[name] * size - 1) or ''
     slots[name] = 0
   end
-  local function agrees(name, ...) return slot_agrees(ids[name], packed[name], ...) end
-  local seeders, leechers, paused, found = 0, 0, 0, {}
-  for _, pidx in ipairs(call('SMEMBERS', P .. 'tpeers:' .. t.ih)) do
-    local pid = to_raw(pidx)
-    local kind, is_paused, is_udp, endpoints = read_member(t, pid, pidx, agrees)
-    if not kind then return nil end
-    for name, endpoint in pairs(endpoints) do
-      slots[name] = slots[name] + 1
-      found[#found + 1] = sockets.listed(endpoint) .. pid
-    end
-    if kind == 's' then seeders = seeders + 1 else leechers = leechers + 1 end
-    if is_paused then paused = paused + 1 end
-    if is_udp then t.udp[kind] = t.udp[kind] + 1 end
+  local function agrees(name, slot, pid, endpoint)
+    if is_local(split_endpoint(endpoint)) then add_address(t, endpoint, pid) end
+    slots[name], missing, listed[sockets.listed(endpoint) .. pid] = slots[name] + 1, missing + 1, true
+    return slot_agrees(ids[name], packed[name], slot, pid, endpoint)
   end
-  return seeders, leechers, paused, slots, found
-end
-
--- True when `addresses:<ih>` holds exactly these endpoints with their peer ids.
-local function check_all_addresses(t, found)
-  local expected, entries, crowded, at_max = {}, 0, 0, false
-  for _, one in ipairs(found) do
-    local endpoint = string.sub(one, 1, -21)
-    if is_local(split_endpoint(endpoint)) then add_address(t, endpoint, string.sub(one, -20)) end
-    expected[one] = true
-  end
-  local page = call('HGETALL', P .. 'addresses:' .. t.ih)
-  for i = 1, #page, 2 do
-    local net, held = page[i], page[i + 1]
-    local size = entry_size(net)
-    for at = 1, #held, size do
-      if not expected[net .. string.sub(held, at, at + size - 1)] then return false end
-      entries = entries + 1
-    end
-    if #held == MAX_ENTRIES * size and is_local(net) then at_max = true end
-    if is_crowded(net, held, size) then crowded = crowded + 1 end
-  end
-  return (entries == #found or at_max) and crowded == t.crowded
-end
-
--- True when a count of all members gives the stored counts.
-local function check_swarm(t)
-  local seeders, leechers, paused, slots, found = count_members(t)
-  if not seeders then return false end
+  if not count_members(t, call('SMEMBERS', P .. 'tpeers:' .. t.ih), counts, agrees) then return false, counts end
   for name, number in pairs(slots) do
-    if number ~= t[name] then return false end
+    if number ~= t[name] then return false, counts end
   end
-  return seeders == t.seeders and leechers == t.leechers and paused == paused_count(t)
-    and check_all_addresses(t, found) and check_counts(t)
+  local crowded, at_max = check_networks(call('HGETALL', P .. 'addresses:' .. t.ih), function(net, entry)
+    missing = missing - 1
+    return listed[net .. entry]
+  end)
+  return counts.s == t.seeders and counts.l == t.leechers and counts.paused == paused_count(t) and crowded == t.crowded
+    and (missing == 0 or at_max) and check_counts(t), counts
 end
 
 -- A large swarm, slice by slice
 
--- A local network may have more endpoints than entries: a missing one is added if there is room.
-local function has_address(t, endpoint, pid)
-  local net, rest = split_endpoint(endpoint)
-  if is_local(net) then
-    add_address(t, endpoint, pid)
-    return true
-  end
-  local entries = call('HGET', P .. 'addresses:' .. t.ih, net)
-  return entries and find_entry(entries, entry_size(net), rest .. pid) ~= nil
-end
-
--- Kind of a member, whether it is paused, and whether it joined over UDP; nil if something about it is wrong.
-local function check_member(t, pid, pidx)
-  local function agrees(name, slot, _, endpoint)
-    local size = #endpoint
-    return slot < t[name] and slot_agrees(call('GETRANGE', t.arrays .. name .. 'i', slot * 20, slot * 20 + 19),
-      call('GETRANGE', t.arrays .. name, slot * size, slot * size + size - 1), 0, pid, endpoint)
-  end
-  local kind, is_paused, is_udp, endpoints = read_member(t, pid, pidx, agrees)
-  for _, endpoint in pairs(endpoints or {}) do
-    if not has_address(t, endpoint, pid) then return nil end
-  end
-  return kind, is_paused, is_udp
+-- Counts some members as count_members() does. A local network may have more endpoints than entries: a missing one is
+-- added if there is room.
+local function count_slice(t, members, counts)
+  return count_members(t, members, counts, function(name, slot, pid, endpoint)
+    local size, net, rest = #endpoint, split_endpoint(endpoint)
+    if slot >= t[name] or not slot_agrees(call('GETRANGE', t.arrays .. name .. 'i', slot * 20, slot * 20 + 19),
+        call('GETRANGE', t.arrays .. name, slot * size, slot * size + size - 1), 0, pid, endpoint) then
+      return false
+    end
+    if is_local(net) then
+      add_address(t, endpoint, pid)
+      return true
+    end
+    local entries = call('HGET', P .. 'addresses:' .. t.ih, net)
+    return entries and find_entry(entries, entry_size(net), rest .. pid)
+  end)
 end
 
 -- True when each of the slots [from, till) of an array belongs to a member that holds its number.
 local function check_slots(t, name, from, till)
-  local family, size = string.sub(name, 2), endpoint_size(name)
+  local family, size = string.sub(name, 2), sockets.SIZE_OF[string.sub(name, 2)]
   if till > 0 and call('STRLEN', t.arrays .. name) < till * size then return false end
   local ids = call('GETRANGE', t.arrays .. name .. 'i', from * 20, till * 20 - 1)
   local packed = call('GETRANGE', t.arrays .. name, from * size, till * size - 1)
@@ -176,22 +154,13 @@ end
 
 -- The number of crowded networks in a page of networks; nil when an entry belongs to no such peer.
 local function check_addresses(t, page)
-  local crowded = 0
-  for i = 1, #page, 2 do
-    local net, entries = page[i], page[i + 1]
-    local size = entry_size(net)
-    if (#net ~= 4 and #net ~= 8) or #entries == 0 or #entries % size ~= 0 then return nil end
-    for at = 1, #entries, size do
-      local pid = string.sub(entries, at + size - 20, at + size - 1)
-      local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. to_hex(pid), 'active', 'endpoints')
-      local rest = string.sub(entries, at, at + size - 21)
-      local family = string.sub(rest, -2) == '\0\0' and 'w' or #net == 4 and '4' or '6'
-      local endpoint = p[1] == '1' and endpoint_of(p[2], family)
-      if not endpoint or sockets.listed(endpoint) ~= net .. rest then return nil end
-    end
-    if is_crowded(net, entries, size) then crowded = crowded + 1 end
-  end
-  return crowded
+  return (check_networks(page, function(net, entry)
+    local rest = string.sub(entry, 1, -21)
+    local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. to_hex(string.sub(entry, -20)), 'active', 'endpoints')
+    local family = string.sub(rest, -2) == '\0\0' and 'w' or #net == 4 and '4' or '6'
+    local endpoint = p[1] == '1' and endpoint_of(p[2], family)
+    return endpoint and sockets.listed(endpoint) == net .. rest
+  end))
 end
 
 -- Rebuilding from the hashes of the peers, O(swarm). It is needed only after other programs changed keys.

@@ -61,8 +61,8 @@ end
 local removed, repairs, deleted, seen, failed = 0, 0, 0, 0, 0
 local unlisted, peers = {}, { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-local function sum_peers(t, udp_seeders, udp_leechers)
-  local numbers = { t.seeders, t.leechers, t.s4, t.l4, t.s6, t.l6, udp_seeders, udp_leechers, t.sw, t.lw }
+local function sum_peers(t, counts)
+  local numbers = { t.seeders, t.leechers, t.s4, t.l4, t.s6, t.l6, counts.udp_s, counts.udp_l, t.sw, t.lw }
   for i, number in ipairs(numbers) do peers[i] = peers[i] + number end
 end
 
@@ -125,8 +125,9 @@ end
 -- A swarm that fits into one call is counted exactly.
 local function visit_small(t, tid, is_summed)
   t = remove_members(t, tid, call('SMEMBERS', P .. 'tpeers:' .. t.ih))
-  if not check_swarm(t) then repair(t) end
-  if not is_summed then sum_peers(t, t.udp.s, t.udp.l) end
+  local is_right, counts = check_swarm(t)
+  if not is_right then repair(t) end
+  if not is_summed then sum_peers(t, counts) end
 end
 
 -- From now on, how many peers come, leave or change is counted (note_moves() of torrent.lua).
@@ -147,31 +148,25 @@ end
 local function visit_members(t, tid, position)
   local cursor, s, l, paused, udp_s, udp_l = string.match(position, '^(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)$')
   if not cursor then count_moves(tid) end
-  s, l, paused = tonumber(s) or 0, tonumber(l) or 0, tonumber(paused) or 0
-  local udp = { s = tonumber(udp_s) or 0, l = tonumber(udp_l) or 0 }
+  local counts, left = { s = tonumber(s) or 0, l = tonumber(l) or 0, paused = tonumber(paused) or 0,
+    udp_s = tonumber(udp_s) or 0, udp_l = tonumber(udp_l) or 0 }, {}
   local page = call('SSCAN', P .. 'tpeers:' .. t.ih, cursor or '0', 'COUNT', budget)
   t = remove_members(t, tid, page[2])
   for _, pidx in ipairs(page[2]) do
-    local pid = to_raw(pidx)
-    if call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 1 then
-      local kind, is_paused, is_udp = check_member(t, pid, pidx)
-      if not kind then
-        repair(t)
-        sum_peers(t, udp.s, udp.l)
-        return ''
-      end
-      if kind == 's' then s = s + 1 else l = l + 1 end
-      if is_paused then paused = paused + 1 end
-      if is_udp then udp[kind] = udp[kind] + 1 end
-    end
+    if call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 1 then left[#left + 1] = pidx end
   end
-  if page[1] ~= '0' then
-    return string.format('m:%s,%.0f,%.0f,%.0f,%.0f,%.0f', page[1], s, l, paused, udp.s, udp.l)
+  local is_right = count_slice(t, left, counts)
+  if is_right and page[1] ~= '0' then
+    return string.format('m:%s,%.0f,%.0f,%.0f,%.0f,%.0f', page[1], counts.s, counts.l, counts.paused, counts.udp_s,
+      counts.udp_l)
   end
-  local off = math.abs(s - t.seeders) + math.abs(l - t.leechers) + math.abs(paused - paused_count(t))
-  local is_right = off <= max_off(tid) or check_swarm(t)
+  if is_right then
+    local off = math.abs(counts.s - t.seeders) + math.abs(counts.l - t.leechers)
+      + math.abs(counts.paused - paused_count(t))
+    is_right = off <= max_off(tid) or check_swarm(t)
+  end
   if not is_right then repair(t) end
-  sum_peers(t, udp.s, udp.l)
+  sum_peers(t, counts)
   return is_right and 's4:0' or ''
 end
 
