@@ -30,11 +30,10 @@ from tests.raw_http import request as http_request
 from tests.store.harness import Store, peer_id, running
 from tracker.app.service import Banner, serve
 from tracker.bittorrent import Accounts
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.public import HttpSettings, UserSettings
 from tracker.settings.reload import Reload
 from tracker.settings.site import AdminSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.client.scripts import lines_of, source
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules

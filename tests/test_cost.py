@@ -29,8 +29,7 @@ from tracker.core.counter_names import UDP
 from tracker.core.rate_limits import Limits
 from tracker.frontends.http.server import serve_http
 from tracker.frontends.udp.server import serve_udp
-from tracker.settings.model import Settings
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.store.access.client_lists import AllowListCache
 from tracker.store.client.connection import Connection, connect
 from tracker.store.schema.keys import Keys

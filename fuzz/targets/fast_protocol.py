@@ -18,9 +18,8 @@ from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler
 from tracker.refusals import Refusal
-from tracker.settings.model import Settings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.settings.public import HttpSettings, TorrentSettings, UserSettings
-from tracker.settings.reload import LiveSettings
 
 MAX_LENGTH = 1500
 _PROXY, STRANGER = "10.0.0.1", "11.0.0.1"

@@ -25,10 +25,8 @@ from tracker.admin.server import serve_admin
 from tracker.geoip import GeoIP
 from tracker.runtime.store import store_options
 from tracker.runtime.telemetry import Telemetry
-from tracker.settings.model import Settings
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings, RedisSettings, Settings
 from tracker.settings.site import AdminSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.access.tokens import Role
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.scripts import Scripts

@@ -33,10 +33,9 @@ from tracker.runtime.dht_telemetry import DhtTelemetry
 from tracker.runtime.store import Patience, open_connection
 from tracker.runtime.telemetry import Telemetry
 from tracker.settings.background import DhtSettings, GeoIPSettings
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.public import HttpSettings
 from tracker.settings.site import AdminSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.dht.nodes import SavedNode
 from tracker.store.dht.status import Participation
 from tracker.store.jobs.records import SWEEP

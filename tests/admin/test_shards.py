@@ -16,9 +16,8 @@ from tests.waiting import in_background
 from tracker.admin.auth.auth import SAFE_METHODS
 from tracker.admin.context import StreamLimits
 from tracker.runtime.store import open_connection
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.site import AdminSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.work.records import NewItem, Project
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(10)]

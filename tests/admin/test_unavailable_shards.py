@@ -19,10 +19,9 @@ from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import in_background
 from tracker.admin.context import StreamLimits
 from tracker.runtime.store import open_connection
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.public import UserSettings
 from tracker.settings.site import AdminSettings, ChangeSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.schema.keys import shard_prefixes
 from tracker.store.sharding.shards import named
 

@@ -28,9 +28,8 @@ from tracker.core.scoring import EMPTY, WEAK
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.telemetry import Telemetry
 from tracker.settings.background import DhtSettings, ProbeSettings, ScoringSettings, StatsDSettings
-from tracker.settings.model import Settings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.settings.public import UserSettings
-from tracker.settings.reload import LiveSettings
 from tracker.store.dht.torrents import RESULT_SECONDS
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, SWEEP, Job

@@ -22,8 +22,7 @@ from tracker.frontends.dht.server import serve_dht
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.telemetry import Telemetry
 from tracker.settings.background import DhtSettings, ProbeSettings
-from tracker.settings.model import Settings
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.store.jobs.lease import Lease
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules

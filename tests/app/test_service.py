@@ -32,9 +32,8 @@ from tracker.app.start import STOP_SECONDS, serve
 from tracker.bittorrent import InfoHash
 from tracker.errors import StartupError
 from tracker.runtime.store import Patience, open_connection, open_store
-from tracker.settings.model import Settings
+from tracker.settings.model import DataSettings, RedisSettings, Settings
 from tracker.settings.public import HttpSettings
-from tracker.settings.store import DataSettings, RedisSettings
 from tracker.store.layout import LAYOUT
 from tracker.system.event_loop import freeze_gc
 

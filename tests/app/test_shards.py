@@ -9,7 +9,7 @@ from loadtest import trackers
 from tests import commands
 from tests.app.conftest import StartTracker
 from tests.store.sharding.harness import SHARDS, hash_in
-from tracker.settings.store import RedisSettings
+from tracker.settings.model import RedisSettings
 
 SETTINGS = {"TRACKER_REDIS__SHARDS": str(SHARDS)}
 

@@ -38,9 +38,8 @@ from tracker.app.web_processes import (
 )
 from tracker.errors import StartupError
 from tracker.runtime.telemetry import Snapshot, Telemetry
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.public import AnnounceSettings, HttpSettings
-from tracker.settings.store import RedisSettings
 from tracker.system.child_process import ChildProcess
 from tracker.system.event_loop import new_event_loop, running
 from tracker.system.listeners import open_listeners

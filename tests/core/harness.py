@@ -16,8 +16,7 @@ from tracker.core.clients import ClientRules
 from tracker.core.rate_limits import Limits
 from tracker.refusals import Refusal
 from tracker.runtime.store import swarm_rules
-from tracker.settings.model import Settings
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.store.access.client_lists import AllowListCache
 from tracker.store.access.rate_limits import RateLimitStore
 from tracker.store.schema.keys import Keys

@@ -22,10 +22,9 @@ from tracker.doctor.settings_checks import check_geoip, check_settings, is_publi
 from tracker.refusals import ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED, UPGRADE_MISSING
 from tracker.runtime.store import open_store
 from tracker.settings.background import ProbeSettings, UniqueSettings
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.public import AnnounceSettings, HttpSettings
 from tracker.settings.site import AdminSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.client.server_info import bytes_in, read_info
 from tracker.store.store import Store
 from tracker.store.work.projects import KEPT_LOG

@@ -9,9 +9,8 @@ from tracker.doctor import Finding
 from tracker.doctor.checks import run_checks
 from tracker.doctor.server_checks import check_isolation, check_replicas, check_required
 from tracker.runtime.store import open_store
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.public import HttpSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.schema.keys import shard_prefixes
 from tracker.store.sharding.shards import named
 

@@ -8,8 +8,7 @@ from tests.waiting import eventually
 from tracker.runtime.context import open_context
 from tracker.runtime.store import open_connection
 from tracker.runtime.telemetry import Telemetry
-from tracker.settings.model import Settings
-from tracker.settings.store import RedisSettings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.store.swarms import announce_counts
 
 HASHES = [info_hash(number) for number in range(250)]

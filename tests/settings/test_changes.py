@@ -1,9 +1,8 @@
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from tracker.settings.model import Settings
+from tracker.settings.model import Settings, values_of, with_values
 from tracker.settings.reference import describe
-from tracker.settings.reload import values_of, with_values
 from tracker.settings.site import MAX_WEBHOOKS, ChangeSettings
 
 HOOK = {"max_entries": 9, "webhook_urls": "https://site.example/hook/?key=hunter2", "webhook_secret": "hunter2" * 3}

@@ -4,11 +4,10 @@ import pytest
 from pydantic import ValidationError
 
 from tracker.settings.background import StatHatSettings, StatsDSettings
-from tracker.settings.model import FIELDS, Settings, variable
+from tracker.settings.model import FIELDS, RedisSettings, Settings, variable
 from tracker.settings.public import AnnounceSettings, HttpSettings, UdpSettings
 from tracker.settings.reference import sentences
 from tracker.settings.site import LogSettings
-from tracker.settings.store import RedisSettings
 
 
 def test_a_section_is_frozen_and_refuses_unknown_fields() -> None:

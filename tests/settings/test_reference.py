@@ -4,10 +4,9 @@ import pytest
 from pydantic import SecretStr
 
 from tracker.settings.background import ScoringSettings, StatHatSettings
-from tracker.settings.model import FIELDS, Settings
+from tracker.settings.model import FIELDS, RedisSettings, Settings
 from tracker.settings.public import HttpSettings
 from tracker.settings.reference import GROUPS, Described, describe, grouped, mask_url
-from tracker.settings.store import RedisSettings
 
 
 def row(settings: Settings, name: str) -> Described:

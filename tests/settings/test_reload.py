@@ -22,9 +22,8 @@ from loadtest.trackers import ANY_PORTS, PATIENCE, RunningTracker, environment
 from tests import commands
 from tests.waiting import until
 from tracker.settings.background import GeoIPSettings
-from tracker.settings.model import FIELDS, RELOADED, Settings, is_reloaded
+from tracker.settings.model import FIELDS, RELOADED, Settings, differences, is_reloaded, values_of, with_values
 from tracker.settings.public import AnnounceSettings, HttpSettings
-from tracker.settings.reload import differences, values_of, with_values
 from tracker.settings.site import LogSettings
 
 TOML = """

@@ -30,8 +30,7 @@ from tests.waiting import in_background
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP, update_notes
 from tracker.settings.background import GEOIP_SOURCES, GeoIPSettings
-from tracker.settings.model import Settings
-from tracker.settings.store import DataSettings
+from tracker.settings.model import DataSettings, Settings
 from tracker.workers import geoip_update
 from tracker.workers.geoip_update import (
     BUSY_SECONDS,

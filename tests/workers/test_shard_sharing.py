@@ -10,8 +10,7 @@ from loadtest.cluster import Cluster, cluster
 from tests.fake_time import FakeTime
 from tests.store.harness import START
 from tracker.runtime.store import build_store, open_connection
-from tracker.settings.model import Settings
-from tracker.settings.store import RedisSettings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.store.store import Store
 from tracker.workers.reaper import Reaper
 from tracker.workers.shard_reapers import LeaseKeeper

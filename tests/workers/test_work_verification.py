@@ -20,8 +20,7 @@ from tests.store.work.volunteers import INTERVAL, wait
 from tests.waiting import eventually
 from tracker.bittorrent import InfoHash
 from tracker.frontends.http.server import serve_http
-from tracker.settings.model import Settings
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.store.work.records import NewItem
 
 pytestmark = pytest.mark.slow

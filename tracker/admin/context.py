@@ -8,8 +8,8 @@ from aiohttp import web
 
 from tracker.geoip import GeoIP
 from tracker.runtime.telemetry import Snapshot
-from tracker.settings.model import Settings
-from tracker.settings.reload import LastReload, LiveSettings
+from tracker.settings.model import LiveSettings, Settings
+from tracker.settings.reload import LastReload
 from tracker.store.store import Store
 from tracker.system.torrent_files import TorrentFiles
 

@@ -17,7 +17,7 @@ from tracker.errors import StartupError
 from tracker.runtime.context import open_context
 from tracker.runtime.store import open_unchecked
 from tracker.runtime.telemetry import Snapshot, Telemetry
-from tracker.settings.reload import with_values
+from tracker.settings.model import with_values
 from tracker.system import logs
 from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import freeze_gc, new_event_loop, running

@@ -24,8 +24,7 @@ from typing import Any
 
 from tracker.errors import StartupError
 from tracker.runtime.telemetry import Histogram, Snapshot, merged
-from tracker.settings.model import PREFIX, Settings
-from tracker.settings.reload import values_of
+from tracker.settings.model import PREFIX, Settings, values_of
 from tracker.store.client.url import Address
 from tracker.system import logs
 from tracker.system.child_process import ChildProcess, start_child_process
@@ -127,7 +126,7 @@ class WebProcess:
                 self.serving.set()
 
     def apply_values(self, values: Mapping[str, Any]) -> None:
-        """Sends changed settings. ``values`` come from settings.reload.values_of."""
+        """Sends changed settings. ``values`` come from settings.model.values_of."""
         self._send(dict(values))
 
     def notify(self, problems: Sequence[str]) -> None:

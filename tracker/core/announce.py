@@ -35,7 +35,7 @@ from tracker.core.scrape import Scrapes, resolving, result_of
 from tracker.core.warning_messages import PRIVATE_ADDRESS, WARNINGS, answer_with_warning, warning_of
 from tracker.errors import StoreUnavailable
 from tracker.refusals import Refusal
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import (
     COMPLETED_MEMBER,

@@ -20,8 +20,8 @@ from typing import NamedTuple
 from tracker.bittorrent import Accounts, Address, Announce, Event, is_routable
 from tracker.core.request_counts import LocalCounts, RegularAnnounces, Sketch, network
 from tracker.refusals import Refusal, SilentlyDropped
+from tracker.settings.model import LiveSettings
 from tracker.settings.public import LimitSettings
-from tracker.settings.reload import LiveSettings
 from tracker.store.access.rate_limits import MAX_STATES, Hit, RateLimitState
 from tracker.store.stats.counters import Counters
 from tracker.wire.endpoint import format_address, pack_address

@@ -9,7 +9,7 @@ from tracker.core.rate_limits import THROTTLE, Limits, to_error
 from tracker.core.refusals import Failures
 from tracker.errors import StoreUnavailable
 from tracker.refusals import Refusal
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import Refused
 from tracker.store.swarms.swarms import AllSwarms, Figures

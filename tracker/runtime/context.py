@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from tracker.runtime.store import build_store, swarm_rules
 from tracker.runtime.telemetry import Telemetry
-from tracker.settings.model import Settings
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.store.client.connection import Connection
 from tracker.store.store import Store
 from tracker.system import logs

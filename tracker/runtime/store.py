@@ -8,9 +8,8 @@ from functools import partial
 from math import inf
 
 from tracker.errors import StartupError, StoreNotReady
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.reference import mask_url
-from tracker.settings.store import RedisSettings
 from tracker.settings.types import queue_numbers
 from tracker.store.client.cluster import Cluster, SlotRange, check_served, find_nodes
 from tracker.store.client.connection import Connection, connect

@@ -1,21 +1,85 @@
-"""All settings: the sections together, and the names of their fields.
+"""All settings: the sections together, with that of the store, and the names of their fields.
 
 ``TRACKER_REDIS__URL`` is field ``url`` of section ``redis``; sources.py reads them, reference.py prints
 docs/settings.md. Each part of the tracker receives its own section. A new setting needs only a field in its section,
 with a text after it, and, unless the whole section is in one group, a place in the groups of reference.py.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from tracker.settings import background, public
 from tracker.settings.site import AdminSettings, ChangeSettings, LogSettings, SiteSettings, WorkSettings
-from tracker.settings.store import DataSettings, RedisSettings
 from tracker.settings.types import Section
 
 PREFIX = "TRACKER_"
+
+
+class RedisSettings(Section):
+    """The store: an existing Redis or Valkey server. Without a URL the tracker starts a private server."""
+
+    url: SecretStr | None = None
+    """An existing server: `redis://`, `rediss://` or `unix://`, with user, password and database. With Sentinel:
+    `redis+sentinel://user:password@host:26379,host:26379/name-of-the-master/database`, with TLS `rediss+sentinel://`.
+    Of a cluster one node or several: `redis://user:password@host:6379,host:6379`; the first that answers names the
+    others. Without it a private server is started."""
+    sentinel_user: str | None = None
+    """User name for the sentinels, if they require one; separate from the server's user name."""
+    sentinel_password: SecretStr | None = None
+    """Password for the sentinels, if they require one."""
+    prefix: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.{}:\-]*:$")] = "t:"
+    """Prefix of every key, so that several trackers can share a server; it ends with a colon. On a Redis or Valkey
+    Cluster it needs a hash tag, as in `t:{t}:`, unless there are several shards."""
+    shards: Annotated[int, Field(ge=1, le=256)] = 1
+    """Number of parts that the swarms are split into, by info hash: 1, or a power of two. It is fixed when the store is
+    made; `tracker reshard` copies a store into one with another number."""
+    tls_ca_file: Path | None = None
+    """CA certificates that verify a `rediss://` server, instead of the system's."""
+    connect_timeout_seconds: float = Field(0.5, gt=0, le=60)
+    """How long connecting to the store may take."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=60)] = 0.8
+    """How long an answer of the store may take. After that, announces fail with `retry in`."""
+    start_wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0
+    """How long a start waits for a store that does not answer or refuses work for now; 0: for ever. `tracker serve
+    --fail-fast` waits for a second."""
+    max_waiting: Annotated[int, Field(ge=64, le=1_000_000_000)] = 2048
+    """Maximum number of announces waiting for the store, in all processes together. More are refused at once with
+    `retry in`, and their connections closed. A good value is the number of announces that the tracker answers in half a
+    second."""
+
+    @field_validator("shards")
+    @classmethod
+    def _power_of_two(cls, value: int, info: ValidationInfo) -> int:
+        if value & (value - 1):
+            raise ValueError("choose 1 or a power of two")
+        if value > 1 and "{" in info.data.get("prefix", ""):
+            raise ValueError("several shards need a prefix without braces")
+        return value
+
+    @field_validator("prefix")
+    @classmethod
+    def _no_shard(cls, value: str) -> str:
+        """Scripts recognise the prefixes of several shards, and the main one, by such an end."""
+        if re.search(r":\{([0-9]+[a-z]*|main)\}:$", value):
+            raise ValueError("choose another hash tag: numbers and main are those of shards")
+        return value
+
+
+class DataSettings(Section):
+    """The private store's data on this machine."""
+
+    directory: Path = Path("data")
+    """Directory of the private store's data. It is created if missing, readable by its owner only."""
+    max_memory_mb: Annotated[int | None, Field(ge=0, le=1_000_000_000)] = None
+    """Memory limit of the private store, in MB (2^20 bytes); 0: no limit. Default: 60 % of the memory this process may
+    use (cgroup or machine), at least 256 MB and 1.25 times the data at the start. At 80 % of it unique users are no
+    longer counted, at 100 % joins are refused."""
 
 
 def _not_unix(listen: Sequence[str]) -> tuple[str, ...]:
@@ -127,3 +191,33 @@ RELOADED: Mapping[str, frozenset[str]] = {
 
 def is_reloaded(section: str, name: str) -> bool:
     return name in RELOADED.get(section, ())
+
+
+@dataclass(eq=False, slots=True)
+class LiveSettings:
+    """The settings of one process. A reload replaces ``current``: read it at each use instead of keeping it."""
+
+    current: Settings
+
+
+def values_of(settings: Settings) -> dict[str, Any]:
+    """The settings that a reload changes, in types of JSON. No secret is among them."""
+    included: Any = {section: set(names) for section, names in RELOADED.items()}
+    return settings.model_dump(mode="json", include=included)
+
+
+def with_values(settings: Settings, values: Mapping[str, Mapping[str, Any]]) -> Settings:
+    """``settings`` with those of ``values_of``. A section without a change stays the same object."""
+    changed = {}
+    for section, some in values.items():
+        old = getattr(settings, section)
+        new = type(old).model_validate({**old.model_dump(), **some})
+        if new != old:
+            changed[section] = new
+    return settings.model_copy(update=changed)
+
+
+def differences(old: Settings, new: Settings) -> Iterator[tuple[str, str]]:
+    for section, name in FIELDS:
+        if getattr(getattr(old, section), name) != getattr(getattr(new, section), name):
+            yield section, name

@@ -6,45 +6,14 @@ type ``Reloaded``; docs/settings.md has a column for them.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from tracker.errors import SettingsError
-from tracker.settings.model import FIELDS, RELOADED, Settings, is_reloaded, variable
+from tracker.settings.model import Settings, differences, is_reloaded, values_of, variable, with_values
 from tracker.system.logger import Logger
 
 log = Logger("tracker")
-
-
-@dataclass(eq=False, slots=True)
-class LiveSettings:
-    """The settings of one process. A reload replaces ``current``: read it at each use instead of keeping it."""
-
-    current: Settings
-
-
-def values_of(settings: Settings) -> dict[str, Any]:
-    """The settings that a reload changes, in types of JSON. No secret is among them."""
-    included: Any = {section: set(names) for section, names in RELOADED.items()}
-    return settings.model_dump(mode="json", include=included)
-
-
-def with_values(settings: Settings, values: Mapping[str, Mapping[str, Any]]) -> Settings:
-    """``settings`` with those of ``values_of``. A section without a change stays the same object."""
-    changed = {}
-    for section, some in values.items():
-        old = getattr(settings, section)
-        new = type(old).model_validate({**old.model_dump(), **some})
-        if new != old:
-            changed[section] = new
-    return settings.model_copy(update=changed)
-
-
-def differences(old: Settings, new: Settings) -> Iterator[tuple[str, str]]:
-    for section, name in FIELDS:
-        if getattr(getattr(old, section), name) != getattr(getattr(new, section), name):
-            yield section, name
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from tests.admin.conftest import Admin, Serve
 from tests.store.harness import ALICE, info_hash, peer_id, redis_of, update
 from tests.waiting import eventually, in_background
 from tracker.errors import ClientError
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.site import ChangeSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.changes.webhooks import webhook_id
 from tracker.store.swarms.codec import Admitted
 

@@ -9,8 +9,7 @@ from tests.admin.conftest import Admin, Serve
 from tests.store.dht.harness import STATUS, status
 from tests.store.harness import info_hash
 from tracker.settings.background import DhtSettings
-from tracker.settings.model import Settings
-from tracker.settings.store import RedisSettings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.store.dht.nodes import AnnouncedHash
 from tracker.store.dht.status import NodeStatus
 from tracker.store.jobs.records import DHT_LOOKUP

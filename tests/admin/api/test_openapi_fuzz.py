@@ -14,8 +14,7 @@ from tests.store.harness import Store, running, update
 from tests.store.sharding.harness import SHARDS
 from tracker.admin.api import GROUPS
 from tracker.bittorrent import InfoHash
-from tracker.settings.model import Settings
-from tracker.settings.store import RedisSettings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.store.jobs.records import SWEEP
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules

@@ -3,9 +3,8 @@ from pydantic import SecretStr
 from tests.admin.api.api_client import ApiClient, program
 from tests.admin.conftest import Admin, Serve
 from tracker import __version__
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.reload import LastReload
-from tracker.settings.store import RedisSettings
 
 
 async def test_settings_are_masked(serve: Serve, prefix: str) -> None:

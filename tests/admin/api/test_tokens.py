@@ -1,8 +1,7 @@
 from tests.admin.api.api_client import ApiClient
 from tests.admin.conftest import Admin, Serve
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.public import HttpSettings
-from tracker.settings.store import RedisSettings
 
 
 async def test_a_token_works_until_it_is_revoked(full: ApiClient, admin: Admin) -> None:

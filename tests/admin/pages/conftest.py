@@ -8,9 +8,8 @@ import pytest
 
 from tests.admin.conftest import Admin, Serve
 from tests.store.harness import Store, running
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.public import UserSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.swarms.rules import SwarmRules
 
 HNR_BYTES = 100

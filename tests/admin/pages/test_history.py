@@ -10,9 +10,8 @@ from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.page import Page, get
 from tests.store.harness import START
 from tracker.operations.history import CHARTS, RANGES, oldest
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.public import UserSettings
-from tracker.settings.store import RedisSettings
 
 NOT_USERS = [name for name in CHARTS if name != "users"]
 

@@ -5,9 +5,8 @@ from pydantic import SecretStr
 
 from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.page import Page, get, post_form
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.site import ChangeSettings, SiteSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.changes.webhooks import webhook_id
 from tracker.store.jobs.records import REPROCESS, SWEEP, Result
 from tracker.store.users.site_rows import SyncState

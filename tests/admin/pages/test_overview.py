@@ -5,9 +5,8 @@ import pytest
 from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.page import get
 from tracker.bittorrent import Accounts
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.public import HttpSettings, UserSettings, WebTorrentSettings
-from tracker.settings.store import RedisSettings
 
 
 async def test_an_empty_tracker_explains_the_first_steps(serve: Serve, prefix: str) -> None:

@@ -4,11 +4,10 @@ from pydantic import SecretStr
 
 from tests.admin.conftest import Serve
 from tests.admin.pages.page import Page, get
-from tracker.settings.model import RELOADED, Settings, variable
+from tracker.settings.model import RELOADED, RedisSettings, Settings, variable
 from tracker.settings.public import UserSettings
 from tracker.settings.reference import describe
 from tracker.settings.reload import LastReload
-from tracker.settings.store import RedisSettings
 
 
 async def test_settings_are_shown_with_descriptions_and_without_secrets(serve: Serve, prefix: str) -> None:

@@ -13,9 +13,8 @@ from tests.store.harness import ALICE, Store, endpoint, info_hash, peer_id, runn
 from tracker.admin.pages.torrents import PEERS
 from tracker.bittorrent import PeerId
 from tracker.settings.background import ProbeSettings
-from tracker.settings.model import Settings
+from tracker.settings.model import DataSettings, RedisSettings, Settings
 from tracker.settings.public import TorrentSettings
-from tracker.settings.store import DataSettings, RedisSettings
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.swarms.rules import SwarmRules

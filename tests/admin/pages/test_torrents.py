@@ -14,9 +14,8 @@ from tests.store.harness import Store, info_hash, update
 from tracker.admin.pages.forms import DEFAULT_SIZE
 from tracker.admin.pages.torrents import MAX_FILES
 from tracker.bittorrent import InfoHash
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.public import TorrentSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.access.audit import AuditFilter
 from tracker.store.sharding import listing
 

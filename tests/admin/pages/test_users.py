@@ -10,9 +10,8 @@ from tests.admin.pages.conftest import Private
 from tests.admin.pages.page import Page, get, post_form, send
 from tests.store.harness import ALICE, BOB, info_hash, update
 from tracker.admin.pages.forms import DEFAULT_SIZE
-from tracker.settings.model import Settings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.public import UserSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.access.audit import AuditFilter
 from tracker.store.schema.multipliers import Multiplier
 from tracker.store.sharding import listing

@@ -19,8 +19,7 @@ from tracker.admin.pages.world import CLASSES, DAY, PAGE, readable, shades_of, s
 from tracker.admin.world import world
 from tracker.geoip import UNKNOWN
 from tracker.settings.background import GeoIPSettings
-from tracker.settings.model import Settings
-from tracker.settings.store import RedisSettings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.store.stats.metric_names import escape, place_names
 from tracker.store.stats.slices import month_of
 from tracker.store.stats.unique_users import MAX_BATCH, LeaderboardEntry, UniqueUserEvent

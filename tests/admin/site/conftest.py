@@ -22,11 +22,9 @@ from tracker.admin.site.listener import serve_site
 from tracker.geoip import GeoIP
 from tracker.runtime.store import store_options
 from tracker.runtime.telemetry import Telemetry
-from tracker.settings.model import Settings
+from tracker.settings.model import LiveSettings, RedisSettings, Settings
 from tracker.settings.public import UserSettings
-from tracker.settings.reload import LiveSettings
 from tracker.settings.site import SiteSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.client.connection import Connection, connect
 from tracker.store.store import Store
 

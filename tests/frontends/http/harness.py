@@ -15,9 +15,8 @@ from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeF
 from tracker.core.announce import Tracker
 from tracker.frontends.http.server import serve_http
 from tracker.refusals import Refusal
-from tracker.settings.model import Settings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.settings.public import AnnounceSettings, HttpSettings, TorrentSettings, UserSettings
-from tracker.settings.reload import LiveSettings
 from tracker.system.listeners import open_listeners
 from tracker.wire.endpoint import format_address
 

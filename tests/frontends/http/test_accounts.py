@@ -13,8 +13,7 @@ from tests.raw_http import Client, connect
 from tests.store.harness import ALICE, BOB
 from tracker.bittorrent import Accounts, InfoHash, PeerId
 from tracker.frontends.http.server import serve_http
-from tracker.settings.model import Settings
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings, Settings
 
 DISABLED, BLOCKED = "d" * 20, "l" * 20
 SCRAPE = "scrape?info_hash=" + "".join(f"%{byte:02x}" for byte in INFO_HASH)

@@ -18,9 +18,8 @@ from tracker.frontends.http.aiohttp_protocol import Connection, Server
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler
-from tracker.settings.model import Settings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.settings.public import HttpSettings
-from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import MAX_HEADERS
 
 

@@ -16,9 +16,8 @@ from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler
 from tracker.refusals import TOO_MANY_CONNECTIONS, TOO_MUCH_HELD, Refusal
-from tracker.settings.model import Settings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.settings.public import HttpSettings
-from tracker.settings.reload import LiveSettings
 
 SCRAPE = "/scrape?" + "&".join("info_hash=" + "".join(f"%{byte:02x}" for byte in INFO_HASH) for _ in range(50))
 

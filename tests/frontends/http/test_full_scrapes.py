@@ -9,8 +9,7 @@ from tests.raw_http import connect, request
 from tracker.bittorrent import Address, InfoHash, Scrape, ScrapeFile, ScrapeReply
 from tracker.frontends.http.aiohttp_protocol import Connection
 from tracker.frontends.http.handler import HttpHandler
-from tracker.settings.model import Settings
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.wire.http_reply import encode_scrape, encode_scrape_parts
 
 MANY = 100_000

@@ -20,9 +20,8 @@ from tests.raw_http import connect
 from tests.waiting import eventually
 from tracker.errors import StartupError
 from tracker.frontends.http.server import serve_http
-from tracker.settings.model import Settings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.settings.public import HttpSettings
-from tracker.settings.reload import LiveSettings
 from tracker.settings.site import AdminSettings
 from tracker.system import listeners
 from tracker.system.listeners import BACKLOG, open_listeners

@@ -8,9 +8,8 @@ import pytest
 from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, on_loops
 from tests.raw_http import Client, connect, request
 from tracker.frontends.http.server import serve_http
-from tracker.settings.model import Settings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.settings.public import HttpSettings
-from tracker.settings.reload import LiveSettings
 
 
 @contextlib.asynccontextmanager

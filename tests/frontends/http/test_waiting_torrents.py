@@ -15,8 +15,7 @@ from tests.store.harness import ALICE, Store
 from tracker.bittorrent import Accounts, InfoHash, Scrape
 from tracker.core.counter_names import UDP
 from tracker.frontends.http.server import serve_http
-from tracker.settings.model import Settings
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings, Settings
 
 TORRENT = InfoHash(INFO_HASH)
 PENDING = b"this torrent waits for approval"

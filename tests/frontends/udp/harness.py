@@ -12,8 +12,7 @@ from typing import Any
 from tests.frontends.http.harness import RecordingTracker
 from tests.store.harness import Clock
 from tracker.frontends.udp.server import serve_udp
-from tracker.settings.model import Settings
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.system.datagrams import open_datagram_sockets
 from tracker.wire import udp
 

@@ -21,9 +21,8 @@ from tracker.core.refusals import Failures
 from tracker.core.work import WorkRequests
 from tracker.core.work_figures import WorkFigures
 from tracker.frontends.work.server import serve_work
-from tracker.settings.model import Settings
+from tracker.settings.model import LiveSettings, Settings
 from tracker.settings.public import AnnounceSettings, HttpSettings, LimitSettings
-from tracker.settings.reload import LiveSettings
 from tracker.settings.site import WorkSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules

@@ -18,8 +18,7 @@ from tests.store.work.volunteers import wait
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
 from tracker.frontends.http.server import serve_http
-from tracker.settings.model import Settings
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings, Settings
 
 ITEM = INFO_HASH.hex()
 PORT = 6881

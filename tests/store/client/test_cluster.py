@@ -18,8 +18,7 @@ from tests.store.harness import update
 from tests.waiting import eventually, until
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.runtime.store import build_store, open_connection
-from tracker.settings.model import Settings
-from tracker.settings.store import RedisSettings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.store.client.cluster import Cluster, slot_of
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.url import Address, url_at

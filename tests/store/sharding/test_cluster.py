@@ -14,8 +14,7 @@ from tests.waiting import eventually
 from tracker.bittorrent import InfoHash
 from tracker.errors import StoreUnavailable
 from tracker.runtime.store import build_store, open_connection
-from tracker.settings.model import Settings
-from tracker.settings.store import RedisSettings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.store.changes.changes import FIRST
 from tracker.store.sharding.shards import Shard
 from tracker.store.store import Store

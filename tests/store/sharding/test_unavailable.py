@@ -23,11 +23,9 @@ from tracker.core.refusals import Failures
 from tracker.core.scrape import Scrapes
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.runtime.store import open_connection, store_options
-from tracker.settings.model import Settings
+from tracker.settings.model import LiveSettings, RedisSettings, Settings
 from tracker.settings.public import LimitSettings, UserSettings
-from tracker.settings.reload import LiveSettings
 from tracker.settings.site import ChangeSettings
-from tracker.settings.store import RedisSettings
 from tracker.store.changes.changes import FIRST
 from tracker.store.maintenance.maintenance import Maintenance
 from tracker.store.schema.keys import main_prefix_of, shard_prefixes

@@ -20,7 +20,7 @@ from tracker.admin.site.changes import (
 from tracker.bittorrent import HASH_LENGTH, InfoHash
 from tracker.errors import ClientError, existing
 from tracker.operations.torrents import allow_torrent, change_torrent_rule, deny_torrent
-from tracker.settings.reload import with_values
+from tracker.settings.model import with_values
 from tracker.store.swarms.reaping import NO_PEERS, read_peer_counts
 from tracker.store.torrents.torrents import MAX_OWN_ID
 from tracker.system.logger import Logger

@@ -34,8 +34,7 @@ from tracker.errors import ClientError, plain
 from tracker.operations.audit import Change
 from tracker.operations.torrents import stale_files
 from tracker.runtime.store import build_store, open_connection
-from tracker.settings.model import Settings
-from tracker.settings.store import RedisSettings
+from tracker.settings.model import RedisSettings, Settings
 from tracker.store.client.connection import Connection
 from tracker.store.maintenance.maintenance import Finding, Maintenance
 from tracker.store.resharding.parts import Parts

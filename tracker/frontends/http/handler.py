@@ -18,8 +18,8 @@ from tracker.bittorrent import Address, ScrapeReply, is_of_a_host, is_routable, 
 from tracker.core.announce import Tracker
 from tracker.frontends.http.aiohttp_messages import Answer, Request, forbidden, is_browser, user_agent_of
 from tracker.refusals import ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, UPGRADE_MISSING, Busy, Refusal, SilentlyDropped
+from tracker.settings.model import LiveSettings
 from tracker.settings.public import HttpSettings
-from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import NO_ADDRESS, ProxiedConnection, describe
 from tracker.system.logger import Logger
 from tracker.wire.announce_path import Route, find_route, socket_passkey

@@ -18,7 +18,7 @@ from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler, Problems, Upgrade
 from tracker.refusals import SHED
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings
 from tracker.system.event_loop import running
 from tracker.system.listeners import Listener, open_listeners
 from tracker.system.logger import Logger

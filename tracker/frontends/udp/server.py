@@ -24,7 +24,7 @@ from typing import cast
 from tracker.bittorrent import Address, Announce, InfoHash, Reply, Scrape, ScrapeReply
 from tracker.core.announce import Answer, Tracker
 from tracker.refusals import Refusal, SilentlyDropped
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings
 from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import Ancillary, DatagramSocket, reply_control
 from tracker.system.event_loop import running

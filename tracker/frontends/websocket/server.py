@@ -30,7 +30,7 @@ from tracker.frontends.http.aiohttp_messages import Answer, Request, forbidden
 from tracker.frontends.http.aiohttp_protocol import Connection
 from tracker.frontends.websocket.relay import OpenOffers, Publish, Relay
 from tracker.refusals import TOO_MANY_CONNECTIONS, Refusal, SilentlyDropped
-from tracker.settings.reload import LiveSettings
+from tracker.settings.model import LiveSettings
 from tracker.system.resources import max_connections
 from tracker.token_bucket import TokenBucket
 from tracker.wire.endpoint import SocketId, pack_socket, sockets_of
