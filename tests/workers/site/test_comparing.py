@@ -3,7 +3,7 @@
 from loadtest.databases import Site
 from tests.store.harness import Store
 from tests.workers.site.harness import announce, members, syncing
-from tracker.workers.site.comparing import Compared, Comparison
+from tracker.workers.site.rows import Compared, Comparison
 from tracker.workers.site.sync import SiteSync
 
 DAY_SECONDS = 86_400

@@ -15,7 +15,7 @@ from tracker.system.event_loop import running
 from tracker.workers.site.mapping import check_libraries
 
 if TYPE_CHECKING:
-    from tracker.workers.site.comparing import Compared
+    from tracker.workers.site.rows import Compared
     from tracker.workers.site.sync import SiteSync
 
 sync = group("Keep the tables of a site's own database, or move in from them.")

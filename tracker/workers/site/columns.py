@@ -45,7 +45,12 @@ def encoder(column: Column[Any], value: str, zone: tzinfo) -> Encode:
     kind = kind_of(column)
     if kind == "time":
         aware, where = bool(getattr(column.type, "timezone", False)), _zone_of(column, zone)
-        return lambda moment: None if moment is None else _moment(moment, where, aware=aware)
+
+        def moment(seconds: int | None) -> datetime | None:
+            found = None if seconds is None else datetime.fromtimestamp(seconds, where)
+            return found if found is None or aware else found.replace(tzinfo=None)
+
+        return moment
     if kind == "number" and not hasattr(column.type, "scale"):
         return _number_encoder(column)
     if kind == "flag":
@@ -92,11 +97,6 @@ def _number_encoder(column: Column[Any]) -> Encode:
         return int(number)
 
     return encode
-
-
-def _moment(epoch: int, zone: tzinfo, *, aware: bool) -> datetime:
-    found = datetime.fromtimestamp(epoch, zone)
-    return found if aware else found.replace(tzinfo=None)
 
 
 def problems(mapping: SiteMapping, tables: Mapping[str, Table]) -> list[str]:

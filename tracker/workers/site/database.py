@@ -4,7 +4,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
-from functools import cached_property, partial
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -56,19 +55,16 @@ class SiteDatabase:
     def __init__(self, url: str, zone: str = "UTC") -> None:
         self.engine = _engine(url)
         self.zone = ZoneInfo(zone)
-        self.dialect = self.engine.dialect.name
-        """``postgresql``, or ``mysql`` or ``mariadb``, which differ in nothing here."""
+        self.is_postgresql = self.engine.dialect.name == "postgresql"
+        """Else it is MySQL or MariaDB, which differ in nothing here."""
+        source = Column("source", String(64), primary_key=True)
+        self.sync_table = Table(SYNC_TABLE, MetaData(), source, Column("position", String(255), nullable=False))
 
     async def __aenter__(self) -> "SiteDatabase":
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         await self.engine.dispose()
-
-    @cached_property
-    def sync_table(self) -> Table:
-        source = Column("source", String(64), primary_key=True)
-        return Table(SYNC_TABLE, MetaData(), source, Column("position", String(255), nullable=False))
 
     def quote(self, name: str) -> str:
         """The name of a table or a column, for a statement."""
@@ -77,25 +73,19 @@ class SiteDatabase:
     def upsert(self, table: Table, key: Sequence[str], changed: Sequence[str], lowered: Collection[str] = ()) -> Any:
         """A statement that inserts rows, and replaces the ``changed`` columns of those that exist. Of these the
         ``lowered`` ones keep a value that is less."""
-        if self.is_postgresql:
-            new = postgresql_insert(table)
-            if not changed:
-                return new.on_conflict_do_nothing(index_elements=list(key))
-            return new.on_conflict_do_update(
-                index_elements=list(key), set_=_replacing(table, new.excluded, changed, lowered)
-            )
-        upsert = mysql_insert(table)
-        kept = {name: table.c[name] for name in key[:1]}
-        return upsert.on_duplicate_key_update(_replacing(table, upsert.inserted, changed, lowered) or kept)
+        insert: Any = (postgresql_insert if self.is_postgresql else mysql_insert)(table)
+        new = insert.excluded if self.is_postgresql else insert.inserted
+        values = {name: func.least(table.c[name], new[name]) if name in lowered else new[name] for name in changed}
+        if not self.is_postgresql:
+            return insert.on_duplicate_key_update(values or {name: table.c[name] for name in key[:1]})
+        if values:
+            return insert.on_conflict_do_update(index_elements=list(key), set_=values)
+        return insert.on_conflict_do_nothing(index_elements=list(key))
 
     async def _use_zone(self, connection: AsyncConnection, now: float, zone: tzinfo) -> None:
         if not self.is_postgresql:
             offset = datetime.fromtimestamp(now, zone).strftime("%z")
             await connection.execute(text(f"SET time_zone = '{offset[:3]}:{offset[3:]}'"))
-
-    @property
-    def is_postgresql(self) -> bool:
-        return self.dialect == "postgresql"
 
     async def transaction(self, work: Callable[[AsyncConnection], Awaitable[_Result]]) -> _Result:
         """What ``work`` returns. It runs again after a deadlock or a lock timeout."""
@@ -108,6 +98,15 @@ class SiteDatabase:
                     raise site_error(error) from error
             await asyncio.sleep(_FIRST_PAUSE_SECONDS * 2**attempt)
         raise AssertionError
+
+    async def _execute(self, statement: str) -> Sequence[Any]:
+        """The rows that a statement returns, in a transaction of its own."""
+
+        async def execute(connection: AsyncConnection) -> Sequence[Any]:
+            found = await connection.execute(text(statement))
+            return found.all() if found.returns_rows else ()
+
+        return await self.transaction(execute)
 
     async def read_positions(
         self, connection: AsyncConnection, sources: Iterable[str], *, lock: bool = False
@@ -184,7 +183,7 @@ class SiteDatabase:
             }
             for right in rights:
                 try:
-                    await self.transaction(partial(_run, statements[right]))
+                    await self._execute(statements[right])
                 except SiteError as error:
                     if not error.of_row:  # else it was allowed
                         found.append(f"{right} on {name}: {error}")
@@ -197,7 +196,7 @@ class SiteDatabase:
             if self.is_postgresql
             else "SELECT UNIX_TIMESTAMP(), TIMEDIFF(NOW(), UTC_TIMESTAMP()), @@global.time_zone, @@system_time_zone"
         )
-        row = await self.transaction(partial(_first, query))
+        (row,) = await self._execute(query)
         found: list[str] = []
         if abs(float(row[0]) - now) > _CLOCK_SECONDS:
             found.append(f"the clock of the database is {float(row[0]) - now:+.0f} s off: run NTP on both machines")
@@ -217,13 +216,9 @@ class SiteDatabase:
             "" if self.is_postgresql else " ENGINE=InnoDB CHARACTER SET ascii COLLATE ascii_bin"
         )
         try:
-            await self.transaction(lambda connection: connection.execute(text(statement)))
+            await self._execute(statement)
         except SiteError as error:
             raise SiteError(f"{error}; or make the table {SYNC_TABLE} yourself: {statement}") from error
-
-
-def _replacing(table: Table, new: Any, changed: Sequence[str], lowered: Collection[str]) -> dict[str, Any]:
-    return {name: func.least(table.c[name], new[name]) if name in lowered else new[name] for name in changed}
 
 
 def _engine(url: str) -> AsyncEngine:
@@ -251,14 +246,6 @@ def _engine(url: str) -> AsyncEngine:
         pool_size=1,
         max_overflow=1,
     )
-
-
-async def _run(statement: str, connection: AsyncConnection) -> None:
-    await connection.execute(text(statement))
-
-
-async def _first(query: str, connection: AsyncConnection) -> Sequence[Any]:
-    return (await connection.execute(text(query))).one()
 
 
 def _code(error: BaseException) -> int | str | None:

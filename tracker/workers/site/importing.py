@@ -5,7 +5,7 @@ import goes on there if it is repeated with the same ``again``. What is recorded
 the sync adds only what comes afterwards.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import tzinfo
 from decimal import Decimal
@@ -174,23 +174,19 @@ class SiteImport:
         return ""
 
     async def _write(self, mapping: ImportMapping, rows: Sequence[dict[str, Any]]) -> Sequence[str]:
+        saved: Sequence[object]
         if mapping.kind == "users":
             return await self._users(rows)
         if mapping.kind == "torrents":
             pairs = [(parse_info_hash(row["info_hash"]), _torrent_fields(row)) for row in rows]
-            added = await self.store.torrents.add_many(pairs)
-            return [each.text if isinstance(each, ClientError) else "" for each in added]
-        if mapping.kind == "history":
+            saved = await self.store.torrents.add_many(pairs)
+        elif mapping.kind == "history":
             saved = await self.store.user_history.save([_history(row) for row in rows])
-            return [each.text if isinstance(each, ClientError) else "" for each in saved]
-        if mapping.kind == "tokens":
-            torrents = await self.store.torrents.by_ids(list({str(row["torrent_id"]) for row in rows}))
-            known = {each.torrent_id for each in torrents}
-            return [
-                await self._write_one(mapping, row) if str(row["torrent_id"]) in known else UNKNOWN_TORRENT
-                for row in rows
-            ]
-        return [await self._write_one(mapping, row) for row in rows]
+        else:
+            ids = {str(row["torrent_id"]) for row in rows} if mapping.kind == "tokens" else ()
+            known = {each.torrent_id for each in await self.store.torrents.by_ids(list(ids))} if ids else set()
+            return [await self._write_one(mapping, row, known) for row in rows]
+        return [each.text if isinstance(each, ClientError) else "" for each in saved]
 
     async def _users(self, rows: Sequence[dict[str, Any]]) -> list[str]:
         """Those whose totals are recorded were imported before."""
@@ -214,13 +210,16 @@ class SiteImport:
         )
         return [outcomes[str(row["user_id"])] for row in rows]
 
-    async def _write_one(self, mapping: ImportMapping, row: dict[str, Any]) -> str:
+    async def _write_one(self, mapping: ImportMapping, row: dict[str, Any], known: Collection[str]) -> str:
+        """``known``: the ids of the torrents of tokens that are registered."""
         store = self.store
         try:
             if mapping.kind == "groups":
                 fields = {name: value for name, value in _texts(row).items() if name != "id"}
                 await store.groups.save(int(row["id"]), fields, replace=True)
             elif mapping.kind == "tokens":
+                if str(row["torrent_id"]) not in known:
+                    return UNKNOWN_TORRENT
                 await store.freeleech.give(str(row["user_id"]), str(row["torrent_id"]))
             elif mapping.kind == "denied_clients":
                 await store.deny_list.add(str(row["prefix"]).encode(), str(row.get("reason", "")))
@@ -273,16 +272,15 @@ def _query(mapping: ImportMapping, columns: Sequence[ColumnElement[Any]]) -> Sel
 def _texts(row: Mapping[str, Any]) -> dict[str, str]:
     """Values as files have them. No rules: the default."""
     found = {
-        name: str(int(value)) if isinstance(value, bool | Decimal) else _text(value) for name, value in row.items()
+        name: value.decode("utf-8", "replace")
+        if isinstance(value, bytes)
+        else str(int(value) if isinstance(value, bool | Decimal) else value)
+        for name, value in row.items()
     }
     for name in ("upload_multiplier", "download_multiplier"):
         if found.get(name) == "":
             found[name] = "1"
     return found
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _torrent_fields(row: Mapping[str, Any]) -> dict[str, str]:

@@ -19,11 +19,10 @@ from tracker.store.users.site_rows import SyncState
 from tracker.system.logger import Logger
 from tracker.workers.loop import forever
 from tracker.workers.site.columns import problems
-from tracker.workers.site.comparing import Comparison
 from tracker.workers.site.database import SiteDatabase, SiteError
 from tracker.workers.site.importing import SiteImport
 from tracker.workers.site.mapping import SiteMapping, load_mapping
-from tracker.workers.site.rows import Named, RowReader
+from tracker.workers.site.rows import Comparison, Named, RowReader
 from tracker.workers.site.writer import TableWriter, Written, open_writers
 
 PAGE, MAX_PAGES = 1000, 20

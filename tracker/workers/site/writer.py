@@ -279,23 +279,17 @@ async def update_rows(
         ]
         await connection.execute(update(table).where(*same_row).values(changes), values_of_rows)
         return
-    quote = database.quote
-    names, first = [*keys, *columns], True
-    selects: list[str] = []
-    values: list[Any] = []
-    for row in rows:
-        selects.append("SELECT " + ", ".join(f"%s AS {quote(name)}" if first else "%s" for name in names))
-        values += (row[name] for name in names)
-        first = False
-    own = quote(table.name)
+    quote, own, names = database.quote, database.quote(table.name), [*keys, *columns]
+    first = "SELECT " + ", ".join(f"%s AS {quote(name)}" for name in names)
+    other = "SELECT " + ", ".join(["%s"] * len(names))
+    news = " UNION ALL ".join([first, *[other] * (len(rows) - 1)])
     same = " AND ".join(f"{own}.{quote(name)} = news.{quote(name)}" for name in keys)
     changed = ", ".join(
         f"{own}.{quote(name)} = " + (f"{own}.{quote(name)} + " if adding else "") + f"news.{quote(name)}"
         for name in columns
     )
-    news = " UNION ALL ".join(selects)
     statement = f"UPDATE {own} JOIN ({news}) AS news ON {same} SET {changed}"  # noqa: S608 - names, quoted
-    await connection.exec_driver_sql(statement, tuple(values))
+    await connection.exec_driver_sql(statement, tuple(row[name] for row in rows for name in names))
 
 
 async def _locked_positions(
