@@ -97,7 +97,7 @@ async def test_without_the_store_leases_are_kept(store: Store) -> None:
 async def test_a_shard_is_awaited_until_it_is_held_and_until_it_is_lost(store: Store) -> None:
     time = FakeTime()
     first = keeper(store, time, "first")
-    await first.lost[3].wait()
+    await first.until(3, held=False)
     async with in_background(first.run()):
-        await first.taken[3].wait()
-    await first.lost[3].wait()
+        await first.until(3, held=True)
+    await first.until(3, held=False)

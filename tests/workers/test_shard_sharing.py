@@ -14,7 +14,7 @@ from tracker.settings.model import RedisSettings, Settings
 from tracker.store.store import Store
 from tracker.workers.reaper import Reaper
 from tracker.workers.shard_reapers import LeaseKeeper
-from tracker.workers.users import UserSumsWorker
+from tracker.workers.users import UserCopiesWorker
 
 SHARDS = 16
 TIMEOUT = 8.0
@@ -32,7 +32,7 @@ class Tracker:
     def __init__(self, store: Store, name: str, time: FakeTime) -> None:
         self.leases = LeaseKeeper(store, name, lambda: START + time.now, time)
         self._reapers = [Reaper(store, shard, lambda: 300.0, time.timer) for shard in store.shards]
-        self._users = UserSumsWorker(store, lambda: self.leases.held, time)
+        self._users = UserCopiesWorker(store, lambda: self.leases.held, time)
 
     async def work(self) -> None:
         """A round of all: for the shards that are its own."""

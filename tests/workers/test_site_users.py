@@ -15,7 +15,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shard
 from tracker.store.swarms.codec import Refused
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.users import SiteUsers
+from tracker.workers.users import UserCopiesWorker
 
 WRITTEN = "w" * 20
 
@@ -42,7 +42,7 @@ async def answers(store: Store, passkey: str, peer: int = 3) -> set[str]:
 async def following(store: Store, held: list[int]) -> AsyncIterator[FakeTime]:
     """The worker has walked once, and listens. Later walks need time to pass."""
     time = FakeTime()
-    worker = SiteUsers(store, lambda: held, time)
+    worker = UserCopiesWorker(store, lambda: held, time)
     async with in_background(worker.run()):
 
         async def listens() -> bool:
@@ -156,7 +156,7 @@ async def test_a_change_reaches_the_others_while_a_shard_is_unavailable_and_that
                 return copies == [b"0"] * len(shards)
 
             time = FakeTime()
-            worker = SiteUsers(store, lambda: [0], time)
+            worker = UserCopiesWorker(store, lambda: [0], time)
             async with in_background(worker.run()), in_background(store.connection.watch()):
                 node.kill()
                 await store.connection.command("HSET", store.keys.passkey(ALICE), "enabled", "0")

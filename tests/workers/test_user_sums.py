@@ -10,7 +10,7 @@ from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import in_background
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.users import UserSumsWorker
+from tracker.workers.users import UserCopiesWorker
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
         yield store
 
 
-def worker(store: Store, time: FakeTime, held: list[int]) -> UserSumsWorker:
-    return UserSumsWorker(store, lambda: held, time)
+def worker(store: Store, time: FakeTime, held: list[int]) -> UserCopiesWorker:
+    return UserCopiesWorker(store, lambda: held, time)
 
 
 async def test_rows_multipliers_and_sums_are_kept_alike(store: Store) -> None:

@@ -35,7 +35,7 @@ from tracker.workers.scorer import RESCORE_SECONDS, Ask, Scorer, rescore
 from tracker.workers.shard_reapers import AnyReaper
 from tracker.workers.site.mapping import check_libraries
 from tracker.workers.upstreams import Upstream, ask_many, open_upstreams
-from tracker.workers.users import AdoptionWorker, SiteUsers, UserSumsWorker
+from tracker.workers.users import AdoptionWorker, UserCopiesWorker
 from tracker.workers.webhooks import FeedUpdates, WebhookWorker
 from tracker.workers.work import (
     POLICY_EVERY_SECONDS,
@@ -142,7 +142,7 @@ def _of_shards(context: RuntimeContext, reaper: AnyReaper) -> list[Callable[[], 
     )
     if context.live.current.users.private == "off":
         return [copying]
-    return [copying, UserSumsWorker(store, lambda: reaper.held).run, SiteUsers(store, lambda: reaper.held).run]
+    return [copying, UserCopiesWorker(store, lambda: reaper.held).run]
 
 
 @asynccontextmanager

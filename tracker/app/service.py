@@ -212,9 +212,10 @@ async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
     if store.shards.others:
         leases = LeaseKeeper(store, secrets.token_hex(8), time.time)
         reaper = ShardReapers(reapers, store.reaping, leases)
-    context.telemetry.gauge("due_behind_seconds", lambda: reaper.due_behind_seconds)
-    context.telemetry.gauge("swept_at", lambda: reaper.swept_at)
-    context.telemetry.gauge("sweep_seconds", lambda: reaper.sweep_seconds)
+    gauge = context.telemetry.gauge  # those of the worst reaper here
+    gauge("due_behind_seconds", lambda: max((each.due_behind_seconds for each in reaper.running), default=0.0))
+    gauge("swept_at", lambda: min((each.swept_at for each in reaper.running), default=0.0))
+    gauge("sweep_seconds", lambda: max((each.sweep_seconds for each in reaper.running), default=0.0))
     return reaper
 
 

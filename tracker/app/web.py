@@ -110,8 +110,8 @@ def find_problems(
     found += [f"store refuses writes: {reason}"] if (reason := shards.refusal) else []
     found += shards.notices() if needs_all else []
     if reaper is not None:
-        found += [NO_EXPIRY_EVENTS] if reaper.missing_events else []
-        found += [SWEEP_BEHIND] if reaper.sweep_behind else []
+        found += [NO_EXPIRY_EVENTS] if any(each.missing_events for each in reaper.running) else []
+        found += [SWEEP_BEHIND] if any(each.sweep_behind for each in reaper.running) else []
     return found
 
 

@@ -148,6 +148,10 @@ class Reaper:
         return [0]
 
     @property
+    def running(self) -> list["Reaper"]:
+        return [self]
+
+    @property
     def interval(self) -> float:
         """The current reap interval. Records when it changes, for ``sweep_behind``."""
         seconds = self.reap_interval()

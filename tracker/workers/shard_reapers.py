@@ -34,15 +34,14 @@ class LeaseKeeper:
         self._listed = Lease(store.scripts, "trackers", token, LEASE_SECONDS, clock, token)
         self._leases = [Lease(shard.scripts, "shard", "background", LEASE_SECONDS, clock, token) for shard in shards]
         self._trackers = 1
-        self.taken = [asyncio.Event() for _ in shards]
-        self.lost = [asyncio.Event() for _ in shards]
-        for lost in self.lost:
-            lost.set()
-
-    @property
-    def held(self) -> list[int]:
+        self._changed = asyncio.Condition()
+        self.held: list[int] = []
         """The numbers of the shards that are this tracker's."""
-        return [number for number, held in enumerate(self.taken) if held.is_set()]
+
+    async def until(self, number: int, *, held: bool) -> None:
+        """Waits until a shard is this tracker's, or until it is not."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: (number in self.held) == held)
 
     async def run(self) -> None:
         """Runs until cancelled, then releases the leases."""
@@ -56,9 +55,9 @@ class LeaseKeeper:
         with suppress(StoreUnavailable, RedisError):  # without the main store, the last number holds
             self._trackers = await self._listed.hold()
         share = math.ceil(len(self._shards) / self._trackers)
-        held = self.held
+        held = list(self.held)
         for number in held[share:]:
-            self._set(number, held=False)
+            await self._set(number, held=False)
             await self._leases[number].release()
         await asyncio.gather(*map(self._take, held[:share]))
         for number in range(len(self._shards)):
@@ -71,26 +70,25 @@ class LeaseKeeper:
         if self._shards[number].connection.unavailable:
             return
         try:
-            self._set(number, held=bool(await self._leases[number].hold()))
+            await self._set(number, held=bool(await self._leases[number].hold()))
         except (StoreUnavailable, RedisError) as error:
             log.warning("the lease of a shard is not renewed", shard=number, error=str(error))
 
     async def _release_all(self) -> None:
-        held = self.held
+        held = list(self.held)
         for number in held:
-            self._set(number, held=False)
+            await self._set(number, held=False)
         await asyncio.gather(*(self._leases[number].release() for number in held), self._listed.release())
 
-    def _set(self, number: int, *, held: bool) -> None:
-        if held != self.taken[number].is_set():
-            events = (self.taken[number], self.lost[number])
-            for event, is_set in zip(events, (held, not held), strict=True):
-                event.set() if is_set else event.clear()
+    async def _set(self, number: int, *, held: bool) -> None:
+        if held != (number in self.held):
+            self.held = sorted({*self.held, number} if held else {*self.held} - {number})
+            async with self._changed:
+                self._changed.notify_all()
 
 
 class ShardReapers:
-    """``reapers``: one of each shard, by number. ``main`` gets heartbeats. The figures are those of
-    the worst reaper that runs here."""
+    """``reapers``: one of each shard, by number. ``main`` gets heartbeats."""
 
     def __init__(self, reapers: Sequence[Reaper], main: Reaping, leases: LeaseKeeper) -> None:
         self._reapers = tuple(reapers)
@@ -98,33 +96,13 @@ class ShardReapers:
         self._leases = leases
 
     @property
-    def _running(self) -> list[Reaper]:
+    def running(self) -> list[Reaper]:
         """Without those whose shards are unavailable: their lateness has that cause."""
         return [self._reapers[number] for number in self.held if not self._reapers[number].connection.unavailable]
 
     @property
     def interval(self) -> float:
         return self._reapers[0].interval
-
-    @property
-    def missing_events(self) -> bool:
-        return any(reaper.missing_events for reaper in self._running)
-
-    @property
-    def sweep_behind(self) -> bool:
-        return any(reaper.sweep_behind for reaper in self._running)
-
-    @property
-    def due_behind_seconds(self) -> float:
-        return max((reaper.due_behind_seconds for reaper in self._running), default=0.0)
-
-    @property
-    def swept_at(self) -> float:
-        return min((reaper.swept_at for reaper in self._running), default=0.0)
-
-    @property
-    def sweep_seconds(self) -> float:
-        return max((reaper.sweep_seconds for reaper in self._running), default=0.0)
 
     @property
     def held(self) -> list[int]:
@@ -139,10 +117,11 @@ class ShardReapers:
                 tasks.create_task(forever(partial(self._reap, number), 0.0), name=f"reaper of shard {number}")
 
     async def _reap(self, number: int) -> None:
-        await self._leases.taken[number].wait()
+        """Reaps from when the shard is taken until it is lost."""
+        await self._leases.until(number, held=True)
         async with asyncio.TaskGroup() as tasks:
             reaping = tasks.create_task(self._reapers[number].run())
-            await self._leases.lost[number].wait()
+            await self._leases.until(number, held=False)
             reaping.cancel()
 
     async def sweep_once(self, *, hurry: bool) -> None:

@@ -70,58 +70,21 @@ class AdoptionWorker:
 
 
 PAUSE_SECONDS = 2.0
-
+WALK_PARTS = 400
+"""About how many parts of users, one in each shard, a step of the walk through all users reads."""
 _NOT_COPIED, _NOT_UPDATED = "users that a site wrote are not copied", "users of a shard are not updated"
 
 log = Logger("tracker.users")
 
 
 @dataclass(eq=False)
-class SiteUsers:
-    """``held`` returns the numbers of the shards that are this tracker's: the tracker that has shard 0 does this work,
-    or while that is unavailable, the first one that is not.
+class UserCopiesWorker:
+    """Keeps users of several shards alike. ``held`` returns the numbers of the shards that are this tracker's.
 
-    Rows are compared with digests of those that were compared last. The shards where a user has been get what differs;
+    Rows that a site wrote are compared with digests of those that were compared last, by one tracker: the one that has
+    shard 0, or while that is unavailable, the first one that is not. The shards where a user has been get what differs;
     an unavailable one gets it when it is back. For a moment, two trackers may do this work, which copies nothing
     twice."""
-
-    store: Store
-    held: Callable[[], list[int]]
-    sleep: Sleep = asyncio.sleep
-
-    def __post_init__(self) -> None:
-        self._cursor = b"0"
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            channel = self.store.keys.channel("users")
-            tasks.create_task(follow(self.store.connection, channel, self._compare, self.sleep))
-            tasks.create_task(forever(self._walk, PAUSE_SECONDS, sleep=self.sleep))
-
-    async def _compare(self, payload: bytes | None) -> None:
-        """A message on ``t:{main}:users`` names a user by passkey or id. The walk makes up for a lost one."""
-        if payload is not None and self._is_mine:
-            await survive(self.store.user_copies.compare_one(payload), _NOT_COPIED)
-
-    async def _walk(self) -> None:
-        if self._is_mine:
-            after = await survive(self.store.user_copies.compare_page(self._cursor), _NOT_COPIED)
-            self._cursor = after or self._cursor
-
-    @property
-    def _is_mine(self) -> bool:
-        held = self.held()
-        here = next((shard for shard in self.store.shards if not shard.connection.unavailable), None)
-        return here is not None and (here.number in held or 0 in held)
-
-
-WALK_PARTS = 400
-"""About how many parts of users, one in each shard, a step of the walk through all users reads."""
-
-
-@dataclass(eq=False)
-class UserSumsWorker:
-    """``held`` returns the numbers of the shards that are this tracker's."""
 
     store: Store
     held: Callable[[], list[int]]
@@ -133,10 +96,34 @@ class UserSumsWorker:
             (self.store.multipliers.outdated, self.store.multipliers.copy_to),
             (self.store.user_sums.changed, self._save_changed),
         )
-        self._cursor = b"0"
+        self._rows_cursor = self._sums_cursor = b"0"
 
     async def run(self) -> None:
-        await forever(self.round, PAUSE_SECONDS, sleep=self.sleep)
+        async with asyncio.TaskGroup() as tasks:
+            channel = self.store.keys.channel("users")
+            tasks.create_task(follow(self.store.connection, channel, self._compare, self.sleep))
+            tasks.create_task(forever(self._compare_page, PAUSE_SECONDS, sleep=self.sleep))
+            tasks.create_task(forever(self.round, PAUSE_SECONDS, sleep=self.sleep))
+
+    # Rows
+
+    async def _compare(self, payload: bytes | None) -> None:
+        """A message on ``t:{main}:users`` names a user by passkey or id. The walk makes up for a lost one."""
+        if payload is not None and self._compares:
+            await survive(self.store.user_copies.compare_one(payload), _NOT_COPIED)
+
+    async def _compare_page(self) -> None:
+        if self._compares:
+            after = await survive(self.store.user_copies.compare_page(self._rows_cursor), _NOT_COPIED)
+            self._rows_cursor = after or self._rows_cursor
+
+    @property
+    def _compares(self) -> bool:
+        held = self.held()
+        here = next((shard for shard in self.store.shards if not shard.connection.unavailable), None)
+        return here is not None and (here.number in held or 0 in held)
+
+    # Copies, multipliers and sums
 
     async def round(self) -> None:
         held = [self.store.shards[number] for number in self.held()]
@@ -153,7 +140,6 @@ class UserSumsWorker:
             await self.store.user_sums.save_changed(shard)
 
     async def _walk(self) -> None:
-        if self.store.shards.unavailable:
-            return
-        users = max(1, WALK_PARTS // len(self.store.shards))
-        self._cursor = await self.store.user_sums.save_page(self._cursor, users)
+        if not self.store.shards.unavailable:
+            users = max(1, WALK_PARTS // len(self.store.shards))
+            self._sums_cursor = await self.store.user_sums.save_page(self._sums_cursor, users)
