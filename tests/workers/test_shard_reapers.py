@@ -81,9 +81,7 @@ async def test_timed_out_peers_of_all_shards_are_removed(redis_url: str, prefix:
             return bool(one.running) and all(not each.missing_events and each.swept_at for each in one.running)
 
         async with in_background(one.run()):
-            await eventually(
-                lambda: one.running and all(not each.missing_events and each.swept_at for each in one.running)
-            )
+            await eventually(has_swept)
             for shard in range(SHARDS):
                 await store.announce(update(1, "s", info_hash=hash_in(shard), timeout_seconds=0.05))
             await eventually(is_empty)
