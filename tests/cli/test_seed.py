@@ -9,7 +9,7 @@ pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this inter
 
 from tests.commands import Command, command
 from tests.volunteer.work_server import PASSKEY
-from tracker.volunteer.state import open_state
+from tracker.volunteer.loop import open_state
 
 URL = "http://127.0.0.1:9/seeding"
 VARIABLE = "SWARMKEEPER_PASSKEY"

@@ -21,8 +21,7 @@ from tests.waiting import eventually, in_background
 from tracker.errors import StartupError
 from tracker.volunteer.clients import NewTorrent
 from tracker.volunteer.clients.internal import Internal
-from tracker.volunteer.loop import UNLISTED_SECONDS, Confirm, Rules, Volunteer
-from tracker.volunteer.state import Item, State, open_state
+from tracker.volunteer.loop import UNLISTED_SECONDS, Confirm, Item, Rules, State, Volunteer, open_state
 from tracker.volunteer.work_api import Denied, Identity, Unavailable, WorkApi
 
 USER = Identity(PASSKEY)

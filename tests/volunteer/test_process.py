@@ -15,7 +15,7 @@ from loadtest.trackers import environment
 from tests.volunteer.work_server import PASSKEY, WorkServer, work_server
 from tests.waiting import eventually
 from tracker.volunteer.clients.internal import Internal
-from tracker.volunteer.state import read_state
+from tracker.volunteer.loop import read_state
 
 Process = asyncio.subprocess.Process
 pytestmark = pytest.mark.slow

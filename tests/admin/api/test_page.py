@@ -3,7 +3,7 @@ from html.parser import HTMLParser
 from tests.admin.api.api_client import ApiClient
 from tests.admin.conftest import Admin
 from tracker.admin.api import GROUPS, kind
-from tracker.admin.pages.formats import prose
+from tracker.admin.pages.rendering import prose
 
 
 class Seen(HTMLParser):

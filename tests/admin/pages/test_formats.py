@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.admin.pages.formats import ago, duration, milliseconds, moment, number, percent, prose, rate, size
+from tracker.admin.pages.rendering import ago, duration, milliseconds, moment, number, percent, prose, rate, size
 
 NOW = 1_800_000_000
 

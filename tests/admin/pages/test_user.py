@@ -8,7 +8,7 @@ from tests.admin.pages.conftest import HNR_SECONDS, Private
 from tests.admin.pages.page import get, send
 from tests.admin.pages.test_users import leave_early
 from tests.store.harness import ALICE, endpoint, info_hash, update
-from tracker.admin.pages.formats import ratio
+from tracker.admin.pages.rendering import ratio
 from tracker.admin.pages.users import PAGE, ROTATED
 from tracker.store.schema.multipliers import Multiplier
 from tracker.store.users.fields import FIELDS

@@ -15,8 +15,7 @@ from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.page import Page, get, post_form, send
 from tests.store.harness import START, Store, info_hash
 from tests.workers.test_geoip_update import MARCH, NOW, Host, database, dbip, file, host
-from tracker.admin.pages.world import CLASSES, DAY, PAGE, readable, shades_of, shapes_of
-from tracker.admin.world import world
+from tracker.admin.pages.world import CLASSES, DAY, PAGE, readable, shades_of, shapes_of, world
 from tracker.geoip import UNKNOWN
 from tracker.settings.background import GeoIPSettings
 from tracker.settings.model import RedisSettings, Settings

@@ -2,7 +2,8 @@ import re
 
 import pytest
 
-from tracker.admin.world import country_code, country_name, world
+from tracker.admin.pages.rendering import country_name
+from tracker.admin.pages.world import country_code, world
 from tracker.geoip import COUNTRY_NAMES
 
 

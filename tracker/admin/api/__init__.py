@@ -31,8 +31,7 @@ from tracker.admin.api.contract import Endpoints
 from tracker.admin.api.openapi import Schema, document
 from tracker.admin.api.reading import route
 from tracker.admin.context import AdminContext
-from tracker.admin.pages.formats import prose
-from tracker.admin.pages.rendering import render
+from tracker.admin.pages.rendering import prose, render
 
 GROUPS: Sequence[Endpoints] = [
     torrents.endpoints,

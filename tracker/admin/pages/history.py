@@ -11,9 +11,8 @@ from urllib.parse import urlencode
 import orjson
 from aiohttp import web
 
-from tracker.admin.pages.formats import NOTHING, milliseconds, number, rate, size
 from tracker.admin.pages.forms import digits
-from tracker.admin.pages.rendering import Pages, get
+from tracker.admin.pages.rendering import NOTHING, Pages, get, milliseconds, number, rate, size
 from tracker.errors import existing
 from tracker.operations import history
 from tracker.operations.history import CHARTS, MIN_SPAN, PARTS, RANGES, Chart, Line, Part, Range, Slices, Unit, Window

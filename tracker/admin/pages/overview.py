@@ -22,9 +22,8 @@ from tracker.admin.auth.auth import ACCESS, IDENTITY
 from tracker.admin.context import AdminContext, announce_urls
 from tracker.admin.http.connections import STOPPING
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.formats import NOTHING, milliseconds, number, rate, size
 from tracker.admin.pages.history import chart_data, rounded
-from tracker.admin.pages.rendering import Pages, get
+from tracker.admin.pages.rendering import NOTHING, Pages, get, milliseconds, number, rate, size
 from tracker.errors import StoreUnavailable
 from tracker.operations import history
 from tracker.operations.history import CHARTS, JOINS, LATENCY, RANGES, RELAYS, REQUESTS, Slices

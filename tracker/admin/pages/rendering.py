@@ -2,9 +2,14 @@
 
 A successful form redirects to a page that shows the result. Its query names one of NOTICES, never free text, so that a
 link cannot put text into the page. htmx gets the same redirect in a header.
+
+Filters format numbers, times and names. External input stays text, which templates escape; only elements built here are
+markup.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
@@ -12,18 +17,19 @@ from urllib.parse import urlencode
 import aiohttp_jinja2
 import jinja2
 from aiohttp import web
+from markupsafe import Markup, escape
 
 from tracker import __version__
 from tracker.admin.auth.auth import IDENTITY, Rule, add_rule
 from tracker.admin.context import CONTEXT, AdminContext
 from tracker.admin.http.static_files import read_all
-from tracker.admin.pages.formats import FILTERS, ratio
 from tracker.admin.pages.forms import read_form
-from tracker.admin.world import country_name
 from tracker.errors import ClientError, NotFound
+from tracker.geoip import COUNTRY_NAMES
+from tracker.names import size_text
 from tracker.operations.torrents import state_of
 from tracker.store.access.tokens import Role
-from tracker.store.schema.multipliers import rules_text
+from tracker.store.schema.multipliers import factors, rules_text
 
 Shown = TypeVar("Shown", bound=Callable[..., Awaitable[web.Response | Mapping[str, Any]]])
 
@@ -144,6 +150,128 @@ NOTICES: dict[str, str] = {
     "revoked": "Token revoked. Everyone signed in with it is signed out.",
 }
 """The notices of pages, by the value of ``notice`` in the query."""
+
+
+NOTHING = "–"
+_SPANS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def number(value: float | None) -> str:
+    """``12345`` -> 12,345; fractions have two digits."""
+    if value is None:
+        return NOTHING
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+
+
+def rate(value: float | None) -> str:
+    """A rate per second; small rates have two decimals."""
+    if value is None:
+        return NOTHING
+    if value == 0 or value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def size(count: float | None) -> str:
+    return NOTHING if count is None else size_text(count)
+
+
+def percent(part: float, whole: float) -> str:
+    """``part`` of ``whole``; small shares are not rounded to 0."""
+    if not whole:
+        return NOTHING
+    share = 100 * part / whole
+    return "< 0.1 %" if 0 < share < 0.1 else f"{share:.1f} %"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Seconds as milliseconds."""
+    if seconds is None:
+        return NOTHING
+    value = seconds * 1000
+    return f"{value:,.0f} ms" if value >= 100 else f"{value:.2g} ms" if value < 10 else f"{value:.1f} ms"
+
+
+def duration(seconds: float | None) -> str:
+    """The two largest units: ``2 h 5 min``."""
+    if seconds is None:
+        return NOTHING
+    left, words = max(0, int(seconds)), []
+    for unit, length in _SPANS:
+        if left >= length:
+            words.append(f"{left // length} {unit}")
+            left %= length
+        elif words:
+            break
+    return " ".join(words[:2]) or "0 s"
+
+
+def prose(text: str) -> Markup:
+    """Text with backticks as code; everything is escaped."""
+    parts = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else escape(part) for index, part in enumerate(parts)
+    )
+
+
+def clock(at: float) -> str:
+    """The time of the day of an epoch time."""
+    then = _utc(at)
+    return NOTHING if then is None else then.strftime("%H:%M UTC")
+
+
+def moment(at: float | None) -> Markup | str:
+    """An epoch time in UTC, as a ``time`` element."""
+    then = _utc(at)
+    if then is None:
+        return NOTHING
+    return Markup('<time datetime="{}">{}</time>').format(then.isoformat(), then.strftime("%Y-%m-%d %H:%M:%S UTC"))
+
+
+def input_time(at: float | None) -> str:
+    """An epoch time in UTC, as the value of an input of type datetime-local; empty for none."""
+    then = _utc(at)
+    return "" if then is None else then.strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def ago(at: float | None, now: float | None = None) -> Markup | str:
+    """The distance to an epoch time, such as ``5 min ago``; the time itself is the tooltip."""
+    then = _utc(at)
+    if then is None or at is None:
+        return NOTHING
+    seconds = (time.time() if now is None else now) - at
+    far = next((f"{abs(seconds) / length:.0f} {unit}" for unit, length in _SPANS if abs(seconds) >= length), "")
+    text = "now" if not far else f"{far} ago" if seconds > 0 else f"in {far}"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        then.isoformat(), then.strftime("%Y-%m-%d %H:%M:%S UTC"), text
+    )
+
+
+def _utc(at: float | None) -> datetime | None:
+    if not at:
+        return None
+    try:
+        return datetime.fromtimestamp(at, UTC)
+    except (OverflowError, OSError, ValueError):  # written by another program
+        return None
+
+
+def ratio(uploaded: int, downloaded: int) -> str:
+    if downloaded:
+        return f"{uploaded / downloaded:,.2f}"
+    return "∞" if uploaded else "–"
+
+
+def country_name(code: str) -> str:
+    """``GB`` -> ``United Kingdom``; an unknown code is returned unchanged."""
+    return COUNTRY_NAMES.get(code, code)
+
+
+_BY_NAME = (number, rate, size, percent, milliseconds, duration, prose, moment, clock, ago, input_time)
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    **{each.__name__: each for each in _BY_NAME},
+    "factors": lambda both, now: factors(both[0], both[1], now),
+}
 
 
 @cache

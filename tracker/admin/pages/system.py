@@ -16,9 +16,8 @@ from tracker.admin.context import AdminContext
 from tracker.admin.http.connections import check_size
 from tracker.admin.http.cookies import cookie_of, delete_cookies, set_cookie
 from tracker.admin.http.form_body import read_form_body
-from tracker.admin.pages.formats import input_time
 from tracker.admin.pages.forms import Form, clean, exports_of, first_and_next, read_form
-from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
+from tracker.admin.pages.rendering import Pages, done, get, input_time, post, render, wants_part
 from tracker.doctor.checks import run_checks
 from tracker.errors import ClientError
 from tracker.settings.model import Settings, variable

@@ -12,9 +12,8 @@ from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import announce_urls
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, page_number, read_form, read_rule, turned
-from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
+from tracker.admin.pages.rendering import Pages, country_name, done, get, post, render, wants_part
 from tracker.admin.pages.world import info_hash_of, readable
-from tracker.admin.world import country_name
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, existing
 from tracker.operations import service

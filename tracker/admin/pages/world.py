@@ -1,10 +1,15 @@
-"""The pages of unique users by location: a world map, and tables of countries, cities, postcodes and torrents."""
+"""The pages of unique users by location: a world map, and tables of countries, cities, postcodes and torrents. The
+folder `tracker/admin/world/` has the outlines of countries, and their sources."""
 
+import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -12,11 +17,10 @@ from aiohttp import web
 
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import Form, page_number
-from tracker.admin.pages.rendering import Pages, done, get, post
-from tracker.admin.world import country_code, country_name, world
+from tracker.admin.pages.rendering import Pages, country_name, done, get, post
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
-from tracker.geoip import UNKNOWN
+from tracker.geoip import COUNTRY_NAMES, UNKNOWN
 from tracker.store.schema.keys import BOARDS, SCOPES
 from tracker.store.stats.metric_names import unescape
 from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT
@@ -36,7 +40,45 @@ DAY = 86_400
 MIN_DAYS = 14
 """A chart of fewer days shows too little."""
 LABELS = {board: board.capitalize() for board in BOARDS}
+_FOLDER = Path(__file__).parents[1] / "world"
 _MONTH = re.compile(r"[1-9][0-9]{3}-(0[1-9]|1[0-2])", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Countries by ISO 3166-1 alpha-2 code, and XK for Kosovo. ``outlines`` are SVG paths in a view box of ``width`` by
+    ``height``. Countries too small for an outline are in ``dots``, as points in the same units. Some have neither."""
+
+    width: int
+    height: int
+    outlines: dict[str, str]
+    dots: dict[str, tuple[int, int]]
+
+
+@cache
+def world() -> World:
+    """Read at the first call."""
+    return World(**json.loads((_FOLDER / "countries.json").read_text("utf-8")))
+
+
+def country_code(name: str) -> str:
+    """The code of a country by any of its English names; empty for an unknown name."""
+    return _country_codes().get(_plain_name(name), "")
+
+
+@cache
+def _country_codes() -> dict[str, str]:
+    aliases: dict[str, list[str]] = json.loads((_FOLDER / "country_aliases.json").read_text("utf-8"))
+    found = {_plain_name(name): code for code, names in aliases.items() for name in names}
+    return found | {_plain_name(name): code for code, name in COUNTRY_NAMES.items()}
+
+
+def _plain_name(name: str) -> str:
+    """Removes accents, punctuation, capitals, "the" and "and"."""
+    decomposed = unicodedata.normalize("NFKD", name.casefold())
+    letters = "".join(char if char.isalpha() else " " for char in decomposed if not unicodedata.combining(char))
+    words = {"saint": "st", "the": "", "and": ""}
+    return " ".join(filter(None, (words.get(word, word) for word in letters.split())))
 
 
 class Line(NamedTuple):

@@ -22,8 +22,7 @@ from tracker.names import printable
 from tracker.volunteer.clients import ClientUnavailable, TorrentClient
 
 if TYPE_CHECKING:
-    from tracker.volunteer.loop import Confirm, Rules
-    from tracker.volunteer.state import StateFile
+    from tracker.volunteer.loop import Confirm, Rules, StateFile
     from tracker.volunteer.work_api import Identity
 
 PASSKEY = "SWARMKEEPER_PASSKEY"
@@ -89,8 +88,7 @@ def seed(
     """
     # For this command only: the other ones of `tracker work` do not wait for these.
     from tracker.system import logs  # noqa: PLC0415
-    from tracker.volunteer.loop import Rules  # noqa: PLC0415
-    from tracker.volunteer.state import StateFile, open_state, read_state  # noqa: PLC0415
+    from tracker.volunteer.loop import Rules, StateFile, open_state, read_state  # noqa: PLC0415
     from tracker.volunteer.work_api import Unavailable  # noqa: PLC0415
 
     logs.configure()
