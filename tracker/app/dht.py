@@ -35,16 +35,7 @@ from tracker.system.event_loop import running
 from tracker.system.logger import Logger
 from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.wire.krpc import NodeId
-from tracker.workers.dht import (
-    Forgetter,
-    NameLease,
-    StatusWorker,
-    follow_changes,
-    keep_connected,
-    load_saved,
-    own_peers,
-    restore,
-)
+from tracker.workers.dht import Forgetter, NameLease, StatusWorker, follow_changes, keep_connected, own_peers, restore
 from tracker.workers.dht_lookups import RETRY_SECONDS, LookupWorker
 from tracker.workers.loop import survive
 from tracker.workers.prober import Prober
@@ -122,7 +113,8 @@ async def _run(
     """Runs the node until cancelled. Where another tracker has taken its name, it is silent until it has it back."""
     store, settings = context.store, context.live.current.dht
     await lease.acquire()
-    saved = await load_saved(store.dht_nodes, settings.node_name)
+    loading = store.dht_nodes.load(settings.node_name)
+    saved = await survive(loading, "the nodes of the DHT's last run are not known", log) or SavedNode()
     nodes = build_nodes(settings, [6 if each.ipv6 else 4 for each in sockets], saved, timer())
 
     async def read_swarm(info_hash: InfoHash, family: int) -> Swarm:

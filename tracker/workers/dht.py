@@ -23,7 +23,7 @@ from tracker.dht.node_id import is_usable
 from tracker.errors import StoreUnavailable
 from tracker.settings.background import DhtSettings
 from tracker.store.client.scripts import Scripts
-from tracker.store.dht.nodes import LENGTHS, MAX_NODES, AnnouncedHash, DhtNodes, SavedNode
+from tracker.store.dht.nodes import LENGTHS, MAX_NODES, AnnouncedHash, SavedNode
 from tracker.store.dht.status import NodeStatus, Participation
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.lease import Lease
@@ -59,15 +59,6 @@ def restore(saved: SavedNode, nodes: Mapping[int, DhtNode], now: float) -> None:
     """Pings the nodes that were saved. ``nodes`` by 4 and 6; ``now`` is the nodes' time."""
     for family, node in nodes.items():
         node.ping(split_nodes(saved.nodes.get(family), LENGTHS[family]), now)
-
-
-async def load_saved(store: DhtNodes, name: str) -> SavedNode:
-    """What the last run saved; nothing where the store cannot be read."""
-    try:
-        return await store.load(name)
-    except (StoreUnavailable, RedisError) as error:
-        log.warning("the nodes of the DHT's last run are not known", error=str(error))
-        return SavedNode()
 
 
 async def own_peers(
@@ -116,8 +107,8 @@ class NameLease(Lease):
     async def acquire(self) -> None:
         """Returns as soon as this tracker has it. Waits for another tracker that has it, and for the store."""
         warned = False
-        while (taken := await self._take()) is not True:
-            if taken is False and not warned:
+        while not (taken := await survive(self.hold())):
+            if taken is not None and not warned:
                 log.warning(
                     "another tracker runs the DHT node of this name, or ended without notice a few seconds "
                     "ago; waiting (TRACKER_DHT__NAME)",
@@ -128,16 +119,9 @@ class NameLease(Lease):
 
     async def until_lost(self) -> None:
         """Renews it; returns when another tracker has it. Goes on while the store is unavailable."""
-        while await self._take() is not False:
+        while await survive(self.hold()) != 0:
             await self._sleep(LEASE_SECONDS / 3)
         log.error("another tracker took the name of this DHT node; the node is silent", name=self._name)
-
-    async def _take(self) -> bool | None:
-        """``None``: the store is unavailable."""
-        try:
-            return bool(await self.hold())
-        except (StoreUnavailable, RedisError):
-            return None
 
 
 @dataclass(eq=False)
@@ -275,10 +259,8 @@ class StatusWorker:
             family: b"".join(map(b"".join, node.table.good_nodes(now, MAX_NODES)))
             for family, node in self.nodes.items()
         }
-        try:
-            await self.store.dht_nodes.save_tables(self.settings.node_name, good)
-        except (StoreUnavailable, RedisError) as error:
-            log.warning("the nodes of the DHT are not saved", error=str(error))
+        saving = self.store.dht_nodes.save_tables(self.settings.node_name, good)
+        await survive(saving, "the nodes of the DHT are not saved", log)
 
     async def save_hashes(self) -> None:
         if self.may_save():

@@ -16,17 +16,15 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
-from redis.exceptions import RedisError
-
 from tracker.bittorrent import Address, Endpoint, InfoHash, parse_info_hash
 from tracker.dht.lookup import LookupResult
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import network_of
-from tracker.errors import ClientError, Postponed, StoreUnavailable
+from tracker.errors import ClientError, Postponed
 from tracker.settings.background import DhtSettings
 from tracker.store.dht.torrents import DhtTorrents, ThinSwarm
 from tracker.system.logger import Logger
-from tracker.workers.loop import Sleep, forever
+from tracker.workers.loop import Sleep, forever, survive
 from tracker.workers.prober import Prober, Status
 
 MAX_GIVEN = 20
@@ -71,7 +69,7 @@ class LookupWorker:
     def __post_init__(self) -> None:
         self.all_torrents = self.settings().torrents == "all"
         self._to_collect: deque[InfoHash] = deque(maxlen=MAX_DUE)
-        self._collecting = False
+        self._collecting: asyncio.Task[None] | None = None
         self._rank = 0
         self._began = 0
         """When the reading of the register began, in epoch seconds."""
@@ -87,12 +85,13 @@ class LookupWorker:
         await self.sleep(60 / self.settings().lookups_per_minute)
         if self._running >= MAX_RUNNING or not any(len(each.table) for each in self.nodes.values()):
             return
-        if self._to_collect and not self._collecting:
-            self._collecting = True
-            tasks.create_task(self._collect(self._to_collect.popleft()))
+        if self._to_collect and (self._collecting is None or self._collecting.done()):
+            collecting = self.collect(self._to_collect.popleft())
+            failure = "peers of a lookup in the DHT are not stored"
+            self._collecting = tasks.create_task(survive(collecting, failure, log))
         elif (info_hash := await self.next_torrent()) is not None:
-            self._running += 1
-            tasks.create_task(self._look_up(info_hash))
+            failure = "the result of a lookup in the DHT is not stored"
+            tasks.create_task(survive(self._find_counts(info_hash), failure, log))
 
     async def next_torrent(self) -> InfoHash | None:
         """The torrent to look up next; ``None`` where none is due. Raises StoreUnavailable and RedisError."""
@@ -120,31 +119,22 @@ class LookupWorker:
             raise ClientError("this torrent does not take part in the DHT")
         if self._running > MAX_RUNNING or not any(len(each.table) for each in self.nodes.values()):
             raise Postponed(RETRY_SECONDS)
-        self._running += 1
-        try:
-            found = await self._find_counts(info_hash)
-        finally:
-            self._running -= 1
-        if found is None:
+        if await self._find_counts(info_hash) is None:
             raise ClientError("no node of the DHT answered")
 
     async def _find_counts(self, info_hash: InfoHash) -> tuple[int, int] | None:
         """Looks up a torrent and stores the result. Raises StoreUnavailable and RedisError."""
-        results = [await self.find(family, info_hash, scrape=True) for family in self.nodes]
+        self._running += 1
+        try:
+            results = [await self.find(family, info_hash, scrape=True) for family in self.nodes]
+        finally:
+            self._running -= 1
         found = counts([each for each in results if each is not None and each.answered])
         self.count("answered" if found else "unanswered")
         kept = await self.torrents.save_result(info_hash, found, int(self.clock()), all_torrents=self.all_torrents)
         if kept and found and found[1] and self.gives_peers:
             self._to_collect.append(info_hash)
         return found
-
-    async def _look_up(self, info_hash: InfoHash) -> None:
-        try:
-            await self._find_counts(info_hash)
-        except (StoreUnavailable, RedisError) as error:
-            log.warning("the result of a lookup in the DHT is not stored", error=str(error))
-        finally:
-            self._running -= 1
 
     # Peers for announces
 
@@ -153,14 +143,6 @@ class LookupWorker:
         """Whether peers can be found: they are handed out, and either probed or need no probe."""
         settings = self.settings()
         return settings.give_peers and (self.prober.is_enabled() or not settings.verify_peers)
-
-    async def _collect(self, info_hash: InfoHash) -> None:
-        try:
-            await self.collect(info_hash)
-        except (StoreUnavailable, RedisError) as error:
-            log.warning("peers of a lookup in the DHT are not stored", error=str(error))
-        finally:
-            self._collecting = False
 
     async def collect(self, info_hash: InfoHash) -> None:
         """Looks a torrent up, and stores peers for its announces. Nothing where its swarm has enough peers, or it takes

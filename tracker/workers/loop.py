@@ -58,14 +58,15 @@ async def forever(
             await asyncio.shield(lease.release())
 
 
-async def survive(work: Awaitable[_T], failure: str = "") -> _T | None:
-    """None where the store is unavailable, or refuses, which is logged as ``failure`` unless that is empty."""
+async def survive(work: Awaitable[_T], failure: str = "", told_by: Logger | None = None) -> _T | None:
+    """None where the store is unavailable, or refuses, which is logged as ``failure`` unless that is empty. With
+    ``told_by`` both are, as a warning of that logger."""
     try:
         return await work
-    except StoreUnavailable:
-        return None
-    except RedisError as error:
-        if failure:
+    except (StoreUnavailable, RedisError) as error:
+        if told_by is not None:
+            told_by.warning(failure, error=str(error))
+        elif failure and isinstance(error, RedisError):
             log.error(failure, error=str(error))
         return None
 
