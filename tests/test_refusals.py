@@ -13,7 +13,7 @@ from tools.reasons_page import PAGE, with_tables
 from tracker import refusals
 from tracker.core.rate_limits import LIMITED
 from tracker.core.work import Reason as WorkReason
-from tracker.frontends.work.replies import PHRASES, STATUSES
+from tracker.frontends.work.requests import PHRASES, STATUSES
 from tracker.refusals import (
     ADDRESS_HIDDEN,
     ADDRESS_IMPOSSIBLE,

@@ -14,7 +14,7 @@ from tests.frontends.work.conftest import Serve, Site
 from tests.raw_http import ask, connect, request
 from tests.store.harness import ALICE
 from tracker.errors import StartupError
-from tracker.frontends.work import connections
+from tracker.frontends.work import server
 from tracker.refusals import ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
 from tracker.settings.site import WorkSettings
 
@@ -207,7 +207,7 @@ async def test_a_proxy_header_against_the_setting_is_counted_and_a_warning_once(
 
 
 async def test_slow_heads_and_bodies_are_cut(serve: Serve) -> None:
-    site = await serve(constants={"connections.IDLE_SECONDS": 0.1, "requests.BODY_SECONDS": 0.1})
+    site = await serve(constants={"server.IDLE_SECONDS": 0.1, "requests.BODY_SECONDS": 0.1})
     async with connect(site.addresses[0]) as line:
         assert await line.is_closed()
     async with connect(site.addresses[0]) as line:
@@ -220,7 +220,7 @@ async def test_slow_heads_and_bodies_are_cut(serve: Serve) -> None:
 
 async def test_connections_are_limited_in_all(serve: Serve) -> None:
     """In all, the oldest idle one is closed."""
-    site = await serve(constants={"connections.MAX_CONNECTIONS": 2})
+    site = await serve(constants={"server.MAX_CONNECTIONS": 2})
     async with connect(site.addresses[0]) as first, connect(site.addresses[0]) as second:
         for line in (first, second):
             assert (await line.get("/nothing")).status == 404
@@ -236,7 +236,7 @@ async def test_connections_are_limited_in_all(serve: Serve) -> None:
 
 async def test_connections_that_are_gone_do_not_count(serve: Serve) -> None:
     """The handler of a stream learns only with its next event that nobody reads it."""
-    site = await serve(constants={"connections.MAX_CONNECTIONS": 2})
+    site = await serve(constants={"server.MAX_CONNECTIONS": 2})
     await site.project()
     for _ in range(4):
         async with connect(site.addresses[0]) as line:
@@ -248,7 +248,7 @@ async def test_connections_that_are_gone_do_not_count(serve: Serve) -> None:
 
 async def test_idle_connections_of_an_address_lock_no_neighbour_out(serve: Serve) -> None:
     """At its limit the oldest idle one is closed; none while all are busy."""
-    site = await serve(constants={"connections.MAX_CONNECTIONS_PER_NETWORK": 3})
+    site = await serve(constants={"server.MAX_CONNECTIONS_PER_NETWORK": 3})
     await site.project()
     async with AsyncExitStack() as stack:
         lines = [await stack.enter_async_context(connect(site.addresses[0])) for _ in range(3)]
@@ -277,14 +277,14 @@ async def test_a_crowded_address_costs_no_look_at_all_connections(
             looks.append(len(self))
             return super().__iter__()
 
-    begin = connections.Server.__init__
+    begin = server.Server.__init__
 
-    def init(server: connections.Server, *arguments: Any, **options: Any) -> None:
-        begin(server, *arguments, **options)
-        server._connections = Connections()
+    def init(made: server.Server, *arguments: Any, **options: Any) -> None:
+        begin(made, *arguments, **options)
+        made._connections = Connections()
 
-    monkeypatch.setattr(connections.Server, "__init__", init)
-    site = await serve(constants={"connections.MAX_CONNECTIONS_PER_NETWORK": 1})
+    monkeypatch.setattr(server.Server, "__init__", init)
+    site = await serve(constants={"server.MAX_CONNECTIONS_PER_NETWORK": 1})
     for _ in range(3):
         async with connect(site.addresses[0]) as first, connect(site.addresses[0]) as second:
             assert (await second.get("/nothing")).status == 404

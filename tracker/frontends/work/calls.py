@@ -6,8 +6,7 @@ import orjson
 from aiohttp import web
 
 from tracker.core.work import Claim, Claimant, Held, Torrent
-from tracker.frontends.work.replies import json_reply
-from tracker.frontends.work.requests import Fields, Handlers, read_fields
+from tracker.frontends.work.requests import Fields, Handlers, json_reply, read_fields
 
 OK = "OK\n"
 

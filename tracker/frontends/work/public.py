@@ -14,8 +14,7 @@ from aiohttp.typedefs import Handler
 from tracker.core.work import Project, Refused
 from tracker.core.work_figures import CACHED_SECONDS, Figures, Needed, columns_of, counts_of
 from tracker.frontends.work.live import order_of
-from tracker.frontends.work.replies import PRIVATE, json_reply
-from tracker.frontends.work.requests import Fields, Handlers
+from tracker.frontends.work.requests import PRIVATE, Fields, Handlers, json_reply
 from tracker.names import size_text
 
 FEED_ITEMS = 50

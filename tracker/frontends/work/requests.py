@@ -1,10 +1,13 @@
-"""Reads what claimants send: a JSON object whatever its Content-Type, a passkey, the address behind proxies."""
+"""Reads what claimants send: a JSON object whatever its Content-Type, a passkey, the address behind proxies. Also the
+status of each refusal, and the URLs that claimants get."""
 
 import asyncio
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, cast
+from urllib.parse import quote
 
 import orjson
 from aiohttp import web
@@ -12,19 +15,96 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 
 from tracker.bittorrent import Address
-from tracker.core.work import Project, Refused, Sender, WorkRequests
+from tracker.core.work import Project, Reason, Refused, Sender, WorkRequests
 from tracker.core.work_figures import WorkFigures
-from tracker.frontends.work.connections import Connection
-from tracker.frontends.work.replies import Links
 from tracker.refusals import ADDRESS_HIDDEN
+from tracker.settings.model import Settings
+from tracker.settings.site import INFO_HASH
+from tracker.system.aiohttp_connection import ProxiedConnection
 from tracker.wire.endpoint import format_address
 from tracker.wire.proxy import TrustedProxies, named_client
 
+STATUSES: Mapping[Reason, int] = {
+    "malformed": 400,
+    "domains": 400,
+    "no passkey": 401,
+    "blocked": 403,
+    "no project": 404,
+    "unknown item": 404,
+    "budget": 404,
+    "empty": 404,
+    "unverified": 409,
+    "lost": 410,
+    "rate": 429,
+    "outdated": 455,
+}
+PHRASES = {420: "Rate Limited", 455: "Client Out Of Date"}
+"""Statuses without a standard phrase."""
+PRIVATE = "private, no-store"
 MAX_BODY_BYTES = 65_536
 BODY_SECONDS = 10.0
 _TYPES: Mapping[str, tuple[type, ...]] = {"bytes": (dict,), "id": (str, dict), "free_bytes": (int,), "port": (int,)}
 """The types of the fields that are read, if not text. All others are ignored."""
 _BEARER = re.compile(r"Bearer +([!-~]+)", re.IGNORECASE)
+_HOST = re.compile(r"[-.0-9A-Za-z]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
+
+
+def json_reply(row: object, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=orjson.dumps(row), content_type="application/json")
+
+
+def refusal(error: Refused, *, legacy_status: bool) -> web.Response:
+    """Refusals of a claim have no body, as in the original protocol."""
+    if error.reason == "unverified":
+        return json_reply({"missing_seconds": math.ceil(error.seconds)}, 409)
+    status = STATUSES[error.reason]
+    if status == 429 and legacy_status:
+        status = 420
+    reply = web.Response(status=status, reason=PHRASES.get(status), text=f"{error.text}\n" if error.text else "")
+    if error.reason == "rate":
+        reply.headers["Retry-After"] = str(max(1, math.ceil(error.seconds)))
+    if status == 401:
+        reply.headers["WWW-Authenticate"] = "Bearer"
+    return reply
+
+
+class Links:
+    """``listening`` are the addresses where peers announce."""
+
+    def __init__(self, settings: Settings, listening: Sequence[str]) -> None:
+        self._settings = settings
+        ports = [address.rpartition(":")[2] for address in listening if not address.startswith("unix:")]
+        self._port = "" if settings.http.trusted_proxies else next(iter(ports), "")
+
+    def announce_url(self, request: web.Request, passkey: str) -> str | None:
+        """None where no setting names it and it cannot be derived from the request."""
+        if urls := self._settings.announce.urls_of(passkey):
+            return urls[0]
+        host, path = (_host(request.headers.get("Host", "")), f"/{passkey}/announce" if passkey else "/announce")
+        if not host or not self._port:
+            return None
+        return f"http://{host}{path}" if self._port == "80" else f"http://{host}:{self._port}{path}"
+
+    def page_url(self, request: web.Request, project: str) -> str:
+        """The URL of a project's page, by the host name that the client used."""
+        host = request.headers.get("Host", "")
+        return f"http://{host}/{project}/" if _host(host) else f"/{project}/"
+
+    def torrent_url(self, info_hash: str) -> str | None:
+        return self._settings.work.torrent_url.replace(INFO_HASH, info_hash) or None
+
+    def magnet(self, info_hash: str, name: str, size: int | None, announce_url: str | None) -> str:
+        parts = [f"magnet:?xt=urn:btih:{info_hash}"]
+        parts += [f"dn={quote(name, safe='')}"] if name else []
+        parts += [f"xl={size}"] if size is not None else []
+        parts += [f"tr={quote(announce_url, safe='')}"] if announce_url else []
+        return "&".join(parts)
+
+
+def _host(authority: str) -> str:
+    """The host without its port; empty for an invalid one."""
+    host = authority.partition("]")[0] + "]" if authority.startswith("[") else authority.partition(":")[0]
+    return host if _HOST.fullmatch(host) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +181,7 @@ class Handlers:
 
     def address(self, request: web.Request) -> Address:
         """The packed address of the client. Raises Refused when a proxy does not name it."""
-        connection, headers = cast(Connection, request.protocol), request.headers
+        connection, headers = cast(ProxiedConnection, request.protocol), request.headers
         address = connection.address
         forwarded_for, forwarded = headers.getall("X-Forwarded-For", ()), headers.getall("Forwarded", ())
         if connection.trusted and not (connection.named and not forwarded_for and not forwarded):
