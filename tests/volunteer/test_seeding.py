@@ -26,7 +26,7 @@ from tests.store.harness import Clock, Store, running
 from tests.volunteer.programs import LABEL, PASSWORD, PROGRAMS, Program, program
 from tests.waiting import eventually
 from tracker.bittorrent import InfoHash
-from tracker.core.work_holdings import is_needed
+from tracker.core.work import is_needed
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.work.records import NewItem, Project

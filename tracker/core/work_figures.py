@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar, cast
 
 from tracker.bittorrent import info_hash_of
-from tracker.core.work_holdings import average_seeders
+from tracker.core.work import average_seeders
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent
 from tracker.store.work import periods

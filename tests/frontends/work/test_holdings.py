@@ -5,7 +5,7 @@ import pytest
 from tests.frontends.work.conftest import Site
 from tests.frontends.work.test_calls import ASK, claimed
 from tests.store.harness import ALICE, BOB, START, info_hash
-from tracker.core.work_holdings import is_needed
+from tracker.core.work import is_needed
 
 HASH = info_hash(1).hex()
 ALICES = {"Authorization": f"Bearer {ALICE}"}
