@@ -5,11 +5,10 @@ from collections.abc import Iterable
 
 from fuzz.targets import krpc
 from tracker.bittorrent import Endpoint
-from tracker.dht.announced_peers import AnnouncedPeers, SampleSet
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import ExternalAddress, to_id
 from tracker.dht.rate_limits import InboundLimits, OutboundLimits
-from tracker.dht.responder import Family, Responder, Swarm
+from tracker.dht.responder import AnnouncedPeers, Family, Responder, SampleSet, Swarm
 from tracker.dht.table import RoutingTable
 from tracker.wire.krpc import MAX_SENT_BYTES, Query, parse_message
 

@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 from loadtest.bench.sections import Section
 from tracker.bittorrent import Address, Endpoint, InfoHash
-from tracker.dht.announced_peers import AnnouncedPeers
 from tracker.dht.node_id import to_id
 from tracker.dht.rate_limits import InboundLimits
-from tracker.dht.responder import Family, Responder, Swarm
+from tracker.dht.responder import AnnouncedPeers, Family, Responder, Swarm
 from tracker.dht.table import RoutingTable
 from tracker.wire.krpc import Answer, GetPeers, Node, Query, encode_answer, encode_query, parse_message
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from tracker.bittorrent import Endpoint, InfoHash
-from tracker.dht.announced_peers import AnnouncedPeer, AnnouncedPeers
 from tracker.dht.node_id import to_id, to_number
+from tracker.dht.responder import AnnouncedPeer, AnnouncedPeers
 
 OWN = to_id(0)
 

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Endpoint, InfoHash
-from tracker.dht.announced_peers import AnnouncedPeers, SampleSet
 from tracker.dht.lookup import Lookup
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import ExternalAddress, fits_address, to_id
 from tracker.dht.rate_limits import InboundLimits, OutboundLimits
-from tracker.dht.responder import Family, Responder, Swarm
+from tracker.dht.responder import AnnouncedPeers, Family, Responder, SampleSet, Swarm
 from tracker.dht.table import RoutingTable
 from tracker.wire.krpc import (
     AnnouncePeer,

@@ -9,9 +9,18 @@ from hypothesis import strategies as st
 
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht import bloom
-from tracker.dht.announced_peers import AnnouncedPeers, SampleSet
 from tracker.dht.node_id import to_id
-from tracker.dht.responder import MANY_PEERS, MAX_FILTERS, NO_PART, TOKEN_HASH_LENGTH, Family, Responder, Swarm
+from tracker.dht.responder import (
+    MANY_PEERS,
+    MAX_FILTERS,
+    NO_PART,
+    TOKEN_HASH_LENGTH,
+    AnnouncedPeers,
+    Family,
+    Responder,
+    SampleSet,
+    Swarm,
+)
 from tracker.dht.table import RoutingTable
 from tracker.errors import QueryError
 from tracker.wire.connection_id import ConnectionIds

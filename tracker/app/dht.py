@@ -16,11 +16,10 @@ from typing import Any
 
 from tracker import __version__
 from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
-from tracker.dht.announced_peers import AnnouncedPeers, SampleSet
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import ExternalAddress, fits_address, id_for_address
 from tracker.dht.rate_limits import InboundLimits, OutboundLimits
-from tracker.dht.responder import NO_PART, Family, Responder, Swarm
+from tracker.dht.responder import NO_PART, AnnouncedPeers, Family, Responder, SampleSet, Swarm
 from tracker.dht.table import RoutingTable
 from tracker.errors import Postponed, StartupError
 from tracker.frontends.dht.server import serve_dht

@@ -17,9 +17,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import Address, Endpoint, InfoHash, info_hash_of
-from tracker.dht.announced_peers import MAX_SAMPLES
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import is_usable
+from tracker.dht.responder import MAX_SAMPLES
 from tracker.errors import StoreUnavailable
 from tracker.settings.background import DhtSettings
 from tracker.store.client.scripts import Scripts
