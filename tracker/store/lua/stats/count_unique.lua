@@ -105,28 +105,24 @@ local function increment(m)
   if m.month_now == m.month then call('EXPIREAT', key, until_month) end
 end
 
--- Adds to the total and the month of a metric, to both or to neither, and ranks it. False: a key is of a wrong type.
-local function grow_metric(m)
+-- Adds to the total and the month of a metric, to both or to neither, ranks it, and updates what depends on it: the
+-- outbox, and the torrent's count of new addresses. `m.failed`: a key is of a wrong type.
+local function grow(m)
   if not pcall(increment, m) then
     if m.total_now then call('INCRBY', m.key, -m.total) end
-    failed = failed + 1
-    return false
+    failed, m.failed = failed + 1, true
+    return
   end
   add_to_board(boards, m.board, m.total_now, m.member)
   if not m.torrent or m.board == 'torrents' then add_to_board(monthly_boards, m.board, m.month_now, m.member) end
-  return true
-end
-
--- Updates what depends on a metric that grew: the outbox, and the torrent's count of new addresses. Returns the number
--- of addresses that were new to a torrent.
-local function note_growth(m)
   local exported = m.torrent and per_torrent or not m.torrent and (per_place or m.board == 'countries')
-  if max_waiting > 0 and m.total > 0 and exported then
-    if not pcall(export, now - now % 60, string.sub(m.key, #P + 1), m.total) then failed = failed + 1 end
+  if m.total > 0 and exported and not pcall(export, now - now % 60, string.sub(m.key, #P + 1), m.total) then
+    failed = failed + 1
   end
-  if m.board ~= 'torrents' or m.month <= 0 then return 0 end
-  try('HINCRBY', m.torrent.key, 'new', m.month)
-  return m.month
+  if m.board == 'torrents' and m.month > 0 then
+    try('HINCRBY', m.torrent.key, 'new', m.month)
+    new = new + m.month
+  end
 end
 
 local function save_boards()
@@ -168,9 +164,7 @@ local function count_by_markers()
     end
   end
   for _, m in ipairs(ordered) do
-    if m.total > 0 then
-      if grow_metric(m) then new = new + note_growth(m) else m.failed = true end
-    end
+    if m.total > 0 then grow(m) end
   end
   for _, i in ipairs(fresh) do
     if not owners[i].failed then call('SETEX', markers[i], MARKER_TEXT, ARGV[1]) end
@@ -196,7 +190,7 @@ local function estimate()
     local total, of_month = add_users(key, m.users), add_users(key .. monthly, m.users)
     if of_month then call('EXPIREAT', key .. monthly, until_month, 'NX') end
     m.total, m.month = total or 0, of_month or 0
-    if (m.total ~= 0 or m.month ~= 0) and grow_metric(m) then new = new + note_growth(m) end
+    if m.total ~= 0 or m.month ~= 0 then grow(m) end
   end
 end
 

@@ -62,11 +62,11 @@ local function are_free(tids)
   return deadlines
 end
 
--- Draws torrents that are due by their position in the ranking by time. Returns their ids, and how long each has
--- waited. Positions change when a torrent leaves the ranking meanwhile.
-local function draw(due_count, draws)
+-- Draws torrents that are due by their position in the ranking by time, which changes when a torrent leaves it, and
+-- takes the best of them.
+local function take_by_score(due_count, turns)
   local tids, waits, seen = {}, {}, {}
-  for _ = 1, draws do
+  for _ = 1, turns * CANDIDATES do
     local place = math.random(0, due_count - 1)
     if not seen[place] then
       seen[place] = true
@@ -77,14 +77,8 @@ local function draw(due_count, draws)
       end
     end
   end
-  return tids, waits
-end
-
-local function take_by_score(due_count, turns)
-  local tids, waits = draw(due_count, turns * CANDIDATES)
   if #tids == 0 then return end
-  local score_of, candidates = call('ZMSCORE', scores, unpack(tids)), {}
-  local is_free = are_free(tids)
+  local score_of, is_free, candidates = call('ZMSCORE', scores, unpack(tids)), are_free(tids), {}
   for i, tid in ipairs(tids) do
     if is_free[i] then candidates[#candidates + 1] = { tid, (tonumber(score_of[i]) or 0) * waits[i] } end
   end

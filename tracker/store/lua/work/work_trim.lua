@@ -11,23 +11,20 @@ local keep_log, keep = tonumber(ARGV[3]), tonumber(ARGV[4])
 
 -- Whether an id of a stream comes before another.
 local function is_earlier(id, other)
-  local v = { string.match(id .. ' ' .. other, '^(%d+)-(%d+) (%d+)-(%d+)$') }
-  for i, digits in ipairs(v) do v[i] = tonumber(digits) end
-  return v[1] < v[3] or v[1] == v[3] and v[2] < v[4]
+  local ms, number, other_ms, other_number = string.match(id .. ' ' .. other, '^(%d+)-(%d+) (%d+)-(%d+)$')
+  if ms ~= other_ms then return tonumber(ms) < tonumber(other_ms) end
+  return tonumber(number) < tonumber(other_number)
 end
 
--- The id after which nothing was drained, or the first one that was read but not acknowledged; nil without a group.
-local function first_undrained(log)
-  local first
-  local function note(id)
-    if not first or is_earlier(id, first) then first = id end
-  end
+-- The earlier of `first` and what is not drained of the log: after the last id that was read, or read and not
+-- acknowledged. Without a group it is `first`.
+local function first_undrained(log, first)
   for _, group in ipairs(call('XINFO', 'GROUPS', log)) do
     local row = {}
     for i = 1, #group, 2 do row[group[i]] = group[i + 1] end
-    note(row['last-delivered-id'])
-    local pending = call('XPENDING', log, row.name)
-    if pending[2] then note(pending[2]) end
+    for _, id in ipairs({ row['last-delivered-id'], call('XPENDING', log, row.name)[2] }) do
+      if id and is_earlier(id, first) then first = id end
+    end
   end
   return first
 end
@@ -68,9 +65,7 @@ local log = W .. ':log'
 local beyond = math.min(call('XLEN', log) - keep_log, max_deleted)
 if beyond > 0 then
   local oldest = call('XRANGE', log, '-', '+', 'COUNT', beyond + 1)
-  local first_kept = oldest[#oldest][1]
-  local undrained = first_undrained(log)
-  if undrained and is_earlier(undrained, first_kept) then first_kept = undrained end
+  local first_kept = first_undrained(log, oldest[#oldest][1])
   local ranked = project.ranked ~= '' and project.ranked or '0-0'
   if is_earlier(ranked, first_kept) then first_kept = ranked end
   most = math.max(most, call('XTRIM', log, 'MINID', '=', first_kept))
