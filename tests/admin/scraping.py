@@ -37,7 +37,7 @@ from tracker.settings.model import RedisSettings, Settings
 from tracker.settings.public import HttpSettings
 from tracker.settings.site import AdminSettings
 from tracker.store.dht.nodes import SavedNode
-from tracker.store.dht.status import Participation
+from tracker.store.dht.torrents import Participation
 from tracker.store.jobs.records import SWEEP
 from tracker.store.store import Store
 from tracker.store.work.records import Claim, NewItem, Project

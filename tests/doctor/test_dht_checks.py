@@ -11,7 +11,8 @@ from tracker.doctor.settings_checks import check_dht_node, check_dht_settings
 from tracker.settings.background import DhtSettings, ProbeSettings
 from tracker.settings.model import Settings
 from tracker.settings.public import UserSettings
-from tracker.store.dht.status import NodeStatus, Participation
+from tracker.store.dht.nodes import NodeStatus
+from tracker.store.dht.torrents import Participation
 
 ON = Settings(dht=DhtSettings(enabled=True, name=STATUS.name))
 

@@ -9,7 +9,7 @@ from tracker.admin.metrics.exposition import Scrape, StoreReadings
 from tracker.bittorrent import InfoHash
 from tracker.runtime.dht_telemetry import DhtTelemetry
 from tracker.runtime.telemetry import Telemetry
-from tracker.store.dht.status import Participation
+from tracker.store.dht.torrents import Participation
 
 
 def samples(telemetry: Telemetry) -> dict[tuple[str, ...], float]:

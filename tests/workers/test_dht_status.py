@@ -12,8 +12,8 @@ from tracker.bittorrent import Address
 from tracker.dht.node import DhtNode
 from tracker.dht.node_id import ExternalAddress
 from tracker.settings.background import DhtSettings
-from tracker.store.dht.nodes import AnnouncedHash
-from tracker.store.dht.status import Mode, NodeStatus, Participation
+from tracker.store.dht.nodes import AnnouncedHash, Mode, NodeStatus
+from tracker.store.dht.torrents import Participation
 from tracker.workers.dht import COUNT_SECONDS, StatusWorker
 
 

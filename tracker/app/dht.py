@@ -28,7 +28,7 @@ from tracker.runtime.dht_telemetry import DhtTelemetry
 from tracker.settings.background import DhtSettings
 from tracker.settings.types import host_and_port
 from tracker.store.dht.nodes import SavedNode
-from tracker.store.dht.status import Participation
+from tracker.store.dht.torrents import Participation
 from tracker.system.datagrams import DatagramSocket, open_datagram_sockets
 from tracker.system.event_loop import running
 from tracker.system.logger import Logger

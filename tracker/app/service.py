@@ -36,7 +36,7 @@ from tracker.settings.reload import Reload
 from tracker.store.access.audit import AuditEntry
 from tracker.store.access.tokens import Tokens
 from tracker.store.client.reply_errors import refused_writes
-from tracker.store.dht.status import Participation
+from tracker.store.dht.torrents import Participation
 from tracker.store.store import Store
 from tracker.system.datagrams import close_all
 from tracker.system.event_loop import freeze_gc, running

@@ -10,8 +10,7 @@ from tracker.errors import StartupError
 from tracker.geoip import GeoIP, update_notes
 from tracker.settings.model import Settings
 from tracker.settings.public import AnnounceSettings
-from tracker.store.dht.nodes import DhtNodes
-from tracker.store.dht.status import NodeStatus
+from tracker.store.dht.nodes import DhtNodes, NodeStatus
 from tracker.store.store import Store
 from tracker.system.datagrams import KNOWS_DESTINATION
 from tracker.workers.site.mapping import check_libraries, load_mapping

@@ -7,7 +7,8 @@ from dataclasses import KW_ONLY, dataclass
 
 from tracker.dht.node import DhtNode
 from tracker.runtime.telemetry import Telemetry
-from tracker.store.dht.status import Participation, state_of
+from tracker.store.dht.nodes import state_of
+from tracker.store.dht.torrents import Participation
 
 HEALTH = "dht_up", "dht_answered_at", "dht_torrents"
 _FLUSH_SECONDS = 1.0

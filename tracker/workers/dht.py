@@ -23,9 +23,8 @@ from tracker.dht.responder import MAX_SAMPLES
 from tracker.errors import StoreUnavailable
 from tracker.settings.background import DhtSettings
 from tracker.store.client.scripts import Scripts
-from tracker.store.dht.nodes import LENGTHS, MAX_NODES, AnnouncedHash, SavedNode
-from tracker.store.dht.status import NodeStatus, Participation
-from tracker.store.dht.torrents import DhtTorrents
+from tracker.store.dht.nodes import LENGTHS, MAX_NODES, AnnouncedHash, NodeStatus, SavedNode
+from tracker.store.dht.torrents import DhtTorrents, Participation
 from tracker.store.jobs.lease import Lease
 from tracker.store.store import Store
 from tracker.system.logger import Logger

@@ -9,8 +9,7 @@ from tests.store.dht.harness import STATUS, status
 from tests.store.harness import info_hash
 from tracker.settings.background import DhtSettings
 from tracker.settings.model import RedisSettings, Settings
-from tracker.store.dht.nodes import AnnouncedHash
-from tracker.store.dht.status import NodeStatus
+from tracker.store.dht.nodes import AnnouncedHash, NodeStatus
 from tracker.store.jobs.records import DHT_LOOKUP
 
 ONE = info_hash(1)

@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from tests.store.harness import START
-from tracker.store.dht.status import NodeStatus, Participation
+from tracker.store.dht.nodes import NodeStatus
+from tracker.store.dht.torrents import Participation
 
 STATUS = NodeStatus(
     name="host.example",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.store.dht.status import Participation
+from tracker.store.dht.torrents import Participation
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from tests.store.dht.harness import STATUS, status
 from tests.store.harness import START
-from tracker.store.dht.status import (
+from tracker.store.dht.nodes import (
     ANSWER_SECONDS,
     START_SECONDS,
     STOPPED_SECONDS,
@@ -19,6 +19,12 @@ def stored(shown: NodeStatus) -> dict[str, str]:
     return {name: str(value) for name, value in fields_of(shown).items() if value is not None}
 
 
+def read(name: str, fields: dict[str, str]) -> NodeStatus:
+    found = status_of(name, [text.encode() for item in fields.items() for text in item])
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize(
     "shown",
     [
@@ -28,7 +34,7 @@ def stored(shown: NodeStatus) -> dict[str, str]:
     ],
 )
 def test_what_is_written_is_read(shown: NodeStatus) -> None:
-    assert status_of(shown.name, stored(shown)) == shown
+    assert read(shown.name, stored(shown)) == shown
 
 
 def test_the_fields_are_readable() -> None:
@@ -49,11 +55,11 @@ def test_damaged_values_are_left_out() -> None:
         "lookups": "[" * 100_000,
         "registered": "x",
     }
-    found = status_of("host", damaged)
+    found = read("host", damaged)
     assert found.ids == {6: bytes.fromhex("ab" * 20)} and found.buckets == {6: {0: 1, 2: 4}}
     assert (found.started, found.last_answer, found.hashes) == (0, None, 0)
     assert (found.dropped, found.lookups) == ({"e": 2}, {})
-    assert status_of("host", {"dropped": "[1]"}).dropped == {}
+    assert read("host", {"dropped": "[1]"}).dropped == {}
 
 
 def test_a_node_is_down_when_no_node_has_answered_for_a_minute() -> None:

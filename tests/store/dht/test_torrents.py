@@ -4,8 +4,7 @@ import pytest
 
 from tests.store.harness import START, Store, endpoint, info_hash, update
 from tracker.store.dht import torrents
-from tracker.store.dht.status import Participation
-from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS, PAGE, RESULT_SECONDS, StoredSwarm
+from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS, PAGE, RESULT_SECONDS, Participation, StoredSwarm
 
 
 async def swarm(store: Store, torrent: int = 1, family: int = 4, *, all_torrents: bool = False) -> StoredSwarm | None:

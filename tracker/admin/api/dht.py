@@ -9,7 +9,7 @@ from tracker.admin.api.torrents import TorrentRow, fields_of, known
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import existing
 from tracker.operations import service
-from tracker.store.dht.status import Mode, NodeStatus, State
+from tracker.store.dht.nodes import Mode, NodeStatus, State
 
 endpoints = Endpoints("dht", "Nodes of the DHT that trackers on this store run, and what they found.")
 

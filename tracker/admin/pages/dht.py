@@ -5,7 +5,7 @@ from typing import Any
 from aiohttp import web
 
 from tracker.admin.pages.rendering import Pages, get, render, wants_part
-from tracker.store.dht.status import FAMILIES, NodeStatus
+from tracker.store.dht.nodes import FAMILIES, NodeStatus
 
 LOOKUPS = 30
 """Torrents shown of those that were looked up last."""

@@ -11,7 +11,7 @@ from tracker.cli.commands import AsJson, Limit, Pages, group, load_settings
 from tracker.cli.terminal import Moment, Row, complain, describe, note, say, say_json
 from tracker.errors import ClientError
 from tracker.settings.types import host_and_port
-from tracker.store.dht.status import fields_of
+from tracker.store.dht.nodes import fields_of
 from tracker.store.store import Store
 
 dht = group("Show the node of the DHT, and ask the DHT.")

@@ -1,20 +1,28 @@
-"""What a node of the DHT keeps for its next start, and shows meanwhile. Its table itself is in memory only."""
+"""What a node of the DHT keeps for its next start, and shows meanwhile. Its table itself is in memory only. A site may
+write these keys too, so a value may be invalid."""
 
+import json
 import re
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import Conflict
-from tracker.store.dht.status import NodeStatus, fields_of, status_of
-from tracker.store.dht.torrents import DhtTorrents
-from tracker.store.schema.lenient_numbers import hash_of, text_of
+from tracker.store.dht.torrents import DhtTorrents, Participation
+from tracker.store.schema.lenient_numbers import hash_of, json_object, text_of, whole
 from tracker.store.sharding.shards import Part
 
+FAMILIES = (4, 6)
+START_SECONDS = 30
+"""A node needs so long to find others."""
+ANSWER_SECONDS = 60
+"""A node without an answer for longer is down. While nothing else is asked, others are pinged every 30 s."""
+STOPPED_SECONDS = 30
+"""A node whose status is older has stopped."""
 LIFETIME_SECONDS = 7 * 86400
 MAX_NODES = 2000
 """Saved nodes of each family."""
@@ -28,11 +36,61 @@ LENGTHS = {4: 26, 6: 38}
 _NAME = re.compile(r"[-.0-9A-Za-z]{1,64}", re.ASCII)
 _HASH = struct.Struct(">20sHHI")
 _MAX_COUNT = 0xFFFF
+_ID = re.compile(r"[0-9a-f]{40}")
+_MAX_NAMES = 100
+_PARTICIPATION = ("registered", "looked_at", "part", "unknown")
+_COUNTS = ("hashes", "peers", "packets_in", "packets_out", "bytes_in", "bytes_out")
+
+State = Literal["starting", "up", "down", "stopped"]
+Mode = Literal["public", "all", "any"]
+_MODES: dict[str, Mode] = {"all": "all", "any": "any"}
 
 
 def is_name(name: str) -> bool:
     """Whether a node may have this name: host names do."""
     return _NAME.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """What a node says about itself every few seconds, for people: the hash ``t:dht:<node>``. Times are epoch seconds.
+    Packets, bytes and lookups count since ``started``."""
+
+    name: str
+    mode: Mode  # which torrents take part: the setting ``TRACKER_DHT__TORRENTS``
+    started: int
+    saved: int  # when the node wrote this
+    last_answer: int | None = None  # when another node last answered
+    ids: Mapping[int, bytes] = field(default_factory=dict)  # by address family: 4 and 6
+    externals: Mapping[int, str] = field(default_factory=dict)  # this host's addresses as others see them, by family
+    buckets: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    """Nodes by family and bucket, without empty buckets."""
+    hashes: int = 0  # torrents that other nodes announced to this one
+    peers: int = 0  # their peers
+    packets_in: int = 0
+    packets_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)  # packets by reason
+    lookups: Mapping[str, int] = field(default_factory=dict)  # lookups of torrents by outcome: answered, unanswered
+    participation: Participation | None = None  # None until it has been counted
+
+    def nodes(self, family: int) -> int:
+        """Known nodes of an address family."""
+        return sum(self.buckets.get(family, {}).values())
+
+    def state(self, now: float) -> State:
+        """``now``: epoch seconds."""
+        if now - self.saved > STOPPED_SECONDS:
+            return "stopped"
+        return state_of(self.started, self.last_answer, self.saved)
+
+
+def state_of(started: float, last_answer: float | None, now: float) -> Literal["starting", "up", "down"]:
+    """The state of a running node. All times are of one clock."""
+    if last_answer is not None and now - last_answer <= ANSWER_SECONDS:
+        return "up"
+    return "starting" if now - started < START_SECONDS else "down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +178,14 @@ class DhtNodes(Part):
     async def status(self, name: str) -> NodeStatus | None:
         """The status of one node; ``None`` where it has expired. Raises StoreUnavailable."""
         (row,) = await self._connection.pipeline(("HGETALL", self._keys.dht_node(name)))
-        return _status(name, row)
+        return status_of(name, row)
 
     async def statuses(self) -> list[NodeStatus]:
         """The status of every node that ran in the last 7 days, by name, at most MAX_STATUSES. Raises
         StoreUnavailable."""
         names = (await self.names())[:MAX_STATUSES]
         rows = await self._connection.pipeline(*(("HGETALL", self._keys.dht_node(name)) for name in names))
-        found = (_status(name, row) for name, row in zip(names, rows, strict=True))
+        found = (status_of(name, row) for name, row in zip(names, rows, strict=True))
         return [status for status in found if status is not None]
 
     async def check_lookup(self, torrents: DhtTorrents, info_hash: InfoHash, now: float) -> None:
@@ -144,7 +202,7 @@ class DhtNodes(Part):
         row, *tables = await self._connection.pipeline(
             ("HGETALL", self._keys.dht_node(name)), *(("GET", self._keys.dht_table(name, family)) for family in LENGTHS)
         )
-        known = _status(name, row)
+        known = status_of(name, row)
         return SavedNode(
             known.ids if known else {},
             known.externals if known else {},
@@ -164,7 +222,69 @@ def _hashes(packed: object) -> list[AnnouncedHash]:
     return [AnnouncedHash(InfoHash(info_hash), *numbers) for info_hash, *numbers in rows]
 
 
-def _status(name: str, row: list[bytes] | RedisError) -> NodeStatus | None:
-    """``row``: fields and values in turn; an error for a key of another type."""
+def fields_of(status: NodeStatus) -> dict[str, str | int | None]:
+    """The fields of the hash; ``None`` for one that does not apply."""
+    counted = status.participation
+    fields: dict[str, str | int | None] = {
+        "mode": status.mode,
+        "started": status.started,
+        "saved": status.saved,
+        "last_answer": status.last_answer,
+        **{name: getattr(status, name) for name in _COUNTS},
+        "dropped": json.dumps(dict(status.dropped), sort_keys=True),
+        "lookups": json.dumps(dict(status.lookups), sort_keys=True),
+        **{name: None if counted is None else getattr(counted, name) for name in _PARTICIPATION},
+    }
+    for family in FAMILIES:
+        id, buckets = status.ids.get(family), status.buckets.get(family)
+        fields |= {
+            f"id{family}": None if id is None else id.hex(),
+            f"external{family}": status.externals.get(family),
+            f"nodes{family}": None if id is None else status.nodes(family),
+            f"buckets{family}": None
+            if id is None
+            else " ".join(f"{bucket}:{nodes}" for bucket, nodes in sorted((buckets or {}).items()) if nodes),
+        }
+    return fields
+
+
+def status_of(name: str, row: list[bytes] | RedisError) -> NodeStatus | None:
+    """``row``: what ``fields_of`` made, fields and values in turn; an error for a key of another type. Damaged values
+    are left out; ``None`` if there is nothing."""
     fields = text_of(hash_of(row))
-    return status_of(name, fields) if fields else None
+    if not fields:
+        return None
+
+    def number(field: str) -> int:
+        return whole(fields.get(field, "").encode())
+
+    ids = {family: text for family in FAMILIES if _ID.fullmatch(text := fields.get(f"id{family}", ""))}
+    return NodeStatus(
+        name=name,
+        mode=_MODES.get(fields.get("mode", ""), "public"),
+        started=number("started"),
+        saved=number("saved"),
+        last_answer=number("last_answer") or None,
+        ids={family: bytes.fromhex(text) for family, text in ids.items()},
+        externals={
+            family: text for family in FAMILIES if (text := fields.get(f"external{family}", "")) and text.isascii()
+        },
+        buckets={family: _read_buckets(fields.get(f"buckets{family}", "")) for family in ids},
+        **{field: number(field) for field in _COUNTS},
+        dropped=_read_counts(fields.get("dropped", "")),
+        lookups=_read_counts(fields.get("lookups", "")),
+        participation=Participation(*map(number, _PARTICIPATION)) if "registered" in fields else None,
+    )
+
+
+def _read_buckets(text: str) -> dict[int, int]:
+    """``0:80 1:79``: bucket and nodes."""
+    found = (re.fullmatch(r"([0-9]{1,3}):([0-9]{1,9})", word, re.ASCII) for word in text.split()[:160])
+    return {int(match[1]): int(match[2]) for match in found if match is not None}
+
+
+def _read_counts(text: str) -> dict[str, int]:
+    found = json_object(text) or {}
+    return {
+        name: number for name, number in list(found.items())[:_MAX_NAMES] if type(number) is int and 0 <= number < 2**53
+    }

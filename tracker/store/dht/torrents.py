@@ -6,6 +6,7 @@ torrent takes part that is not known to be private, denied, disabled or pending,
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from redis.exceptions import RedisError
@@ -13,7 +14,6 @@ from redis.exceptions import RedisError
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument
-from tracker.store.dht.status import Participation
 from tracker.store.schema.lenient_numbers import score
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, StorePart
@@ -31,6 +31,8 @@ COUNTED_PAGES = 20
 """Pages that are read to count the torrents that take part."""
 MAX_SAMPLE_PAGES = 50
 """Torrents read: all, if there are up to 10,000."""
+NEARLY_NONE = 20
+"""Fewer than one torrent in so many."""
 
 _ANY_TIME = 2**53
 """Epoch seconds: before this time is always."""
@@ -49,6 +51,45 @@ class ThinSwarm(NamedTuple):
     seeders: int
     looked_up: int  # epoch seconds; 0 for never
     info_hash: InfoHash
+
+
+@dataclass(frozen=True, slots=True)
+class Participation:
+    """Counted in up to some thousand torrents, evenly spread over the register."""
+
+    registered: int
+    looked_at: int  # how many of the registered torrents were looked at
+    part: int  # how many of those take part
+    unknown: int = 0  # how many of those do not take part only because their privacy is unknown
+
+    @property
+    def estimate(self) -> int:
+        """How many torrents take part; exact if all were looked at."""
+        return round(self.part * self.registered / self.looked_at) if self.looked_at else 0
+
+    @property
+    def is_exact(self) -> bool:
+        return self.looked_at >= self.registered
+
+    @property
+    def text(self) -> str:
+        """One sentence without a full stop."""
+        if self.is_exact:
+            return f"{self.part:,} of {self.registered:,} registered torrents take part"
+        sample = f"estimated from {self.looked_at:,}"
+        return f"about {self.estimate:,} of {self.registered:,} registered torrents take part ({sample})"
+
+    @property
+    def sentence(self) -> str:
+        """The text, and the advice if there is one."""
+        return f"{self.text}: {self.advice}" if self.advice else self.text
+
+    @property
+    def advice(self) -> str:
+        """What to set where nearly no torrent takes part; else empty."""
+        if not self.unknown or self.part * NEARLY_NONE >= self.looked_at:
+            return ""
+        return "set TRACKER_DHT__TORRENTS=all to include torrents of unknown privacy"
 
 
 class DhtTorrents(StorePart):
