@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import Form, cursor_number, page_number, read_form, turned
+from tracker.admin.pages.forms import Form, cursor_number, page_number, turned
 from tracker.admin.pages.rendering import Pages, done, get, post
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
@@ -50,7 +50,7 @@ class ClientPages(Pages):
         """The query has ``period`` (all or YYYY-MM), and ``page`` and ``refused``, pages of the two leaderboards."""
         period = self._period(request.query.get("period", ""))
         joins, refused = (page_number(request.query.get(which, "")) for which in ("page", "refused"))
-        clients, form = self._context.settings.clients, await read_form(request)
+        clients = self._context.settings.clients
         return {
             "period": period,
             "months": self._months(),
@@ -60,7 +60,6 @@ class ClientPages(Pages):
             "enabled": {"allowed": clients.allow_list, "denied": clients.deny_list},
             "lists": {which: await self._listed(request, which) for which in self._lists},
             "refused_list": _list_of(request) if request.method == "POST" else "",
-            "given": {name: form.text(name) for name in ("prefix", "text")},
         }
 
     async def _listed(self, request: web.Request, which: str) -> dict[str, Any]:

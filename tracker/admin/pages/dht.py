@@ -4,7 +4,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tracker.admin.pages.rendering import Pages, get, render, wants_part
+from tracker.admin.pages.rendering import Pages, get
 from tracker.store.dht.nodes import FAMILIES, NodeStatus
 
 LOOKUPS = 30
@@ -15,8 +15,8 @@ _TONES = {"up": "good", "down": "bad", "starting": "warn", "stopped": ""}
 
 
 class DhtPage(Pages):
-    @get("/dht", "dht.html")
-    async def show(self, request: web.Request) -> web.Response | dict[str, Any]:
+    @get("/dht", "dht.html", part="parts/dht.html")
+    async def show(self, request: web.Request) -> dict[str, Any]:
         """htmx gets only the part that changes."""
         now, store, settings = self._clock(), self._store, self._context.settings.dht
         statuses = await store.dht_nodes.statuses()
@@ -25,7 +25,7 @@ class DhtPage(Pages):
         found = await store.dht_torrents.last_lookups(0, LOOKUPS)
         times = dict(found)
         torrents = await store.torrents.by_ids([torrent_id for torrent_id, _ in found])
-        variables = {
+        return {
             "is_here": any(status.name == settings.node_name for status in statuses),
             "nodes": [_view(status, now) for status in statuses],
             "families": FAMILIES,
@@ -35,7 +35,6 @@ class DhtPage(Pages):
             "looked_up": await store.dht_torrents.looked_up_count(),
             "now": now,
         }
-        return render(request, "parts/dht.html", variables) if wants_part(request) else variables
 
 
 def _view(status: NodeStatus, now: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from urllib.parse import urlencode
 
 from aiohttp import web
-from multidict import MultiDictProxy
+from multidict import MultiMapping
 
 from tracker.admin.http.form_body import Field, File, read_form_body
 from tracker.store.schema.multipliers import MULTIPLIERS, RuleChange, parse_end, rule_change
@@ -22,7 +22,7 @@ _LAST_CURSOR = 2**64 - 1
 class Form:
     """Form fields as sent: texts are stripped and cut to a max length, not validated."""
 
-    def __init__(self, fields: MultiDictProxy[Field]) -> None:
+    def __init__(self, fields: MultiMapping[Field]) -> None:
         self._fields = fields
 
     def text(self, name: str, max_length: int = _MAX_TEXT_LENGTH) -> str:
@@ -78,7 +78,7 @@ def cursor_number(text: str) -> int:
 
 
 async def read_form(request: web.Request) -> Form:
-    """The form, without fields for a GET. Raises Problem for a malformed form, and HTTPRequestEntityTooLarge."""
+    """Raises Problem for a malformed form, and HTTPRequestEntityTooLarge."""
     return Form(await read_form_body(request))
 
 

@@ -141,7 +141,7 @@ class HistoryPages(Pages):
             (start, slices.incomplete and place == last, [written(slices.values[e.name][place]) for e in lines])
             for place, start in enumerate(slices.starts)
         ]
-        return {"chart": chart, "lines": lines, "rows": rows[::-1], **_variables(shown, window)}
+        return {"table": chart, "lines": lines, "rows": rows[::-1], **_variables(shown, window)}
 
     @get("/failures", "failure.html")
     async def failure(self, request: web.Request) -> dict[str, Any]:

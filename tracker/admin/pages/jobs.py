@@ -7,26 +7,24 @@ from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import Form, page_number, read_form, turned
-from tracker.admin.pages.rendering import Pages, done, get, post, render, wants_part
+from tracker.admin.pages.forms import Form, page_number, turned
+from tracker.admin.pages.rendering import Pages, done, get, post
 from tracker.errors import ClientError, Conflict, existing
 from tracker.operations import service
 from tracker.store.jobs.records import FINISHED, STATUSES, SWEEP, is_queue
 from tracker.store.users.site_rows import SyncState
 
 PAGE = 50
-FILTERS = ("min_score", "max_score", "min_seeders", "max_seeders")
-"""The fields of the rescoring form."""
 _TONES = {"running": "accent", "retry": "warn", "completed": "good", "failed": "bad"}
 _ORDER = ("failed", "retry", "running", "pending", "completed")
 _MAX_QUEUES = 100
 
 
 class JobPages(Pages):
-    @get("/jobs", "jobs.html")
-    async def show(self, request: web.Request) -> web.Response | dict[str, Any]:
+    @get("/jobs", "jobs.html", part="parts/jobs.html")
+    async def show(self, request: web.Request) -> dict[str, Any]:
         """The query has ``queue``, ``status`` and ``page``. htmx gets only the queues and the list."""
-        jobs, form = self._store.jobs, await read_form(request)
+        jobs = self._store.jobs
         queues = [(name, await jobs.sizes(name)) for name in (await jobs.queues())[:_MAX_QUEUES]]
         queue, status = _chosen(queues, request.query.get("queue", ""), request.query.get("status", ""))
         number = page_number(request.query.get("page", ""))
@@ -34,7 +32,7 @@ class JobPages(Pages):
         here = f"/jobs?queue={queue}&status={status}"
         keeps_site = self._context.settings.site.database is not None
         urls = [url.get_secret_value() for url in self._context.settings.changes.webhook_urls]
-        variables = {
+        return {
             "queues": queues,
             "webhooks": await self._store.webhooks.all(urls),
             "site": (await self._store.site_rows.state() or SyncState()) if keeps_site else None,
@@ -46,10 +44,7 @@ class JobPages(Pages):
             "purgeable": status != "running",
             "here": f"{here}&page={number}",
             **turned(here, number, PAGE, total),
-            "filters": {name: form.text(name) for name in FILTERS},
         }
-        is_part = wants_part(request) and request.method != "POST"
-        return render(request, "parts/jobs.html", variables) if is_part else variables
 
     @get(r"/jobs/{id:\w+}", "job.html")
     async def show_one(self, request: web.Request) -> dict[str, Any]:

@@ -18,12 +18,13 @@ import aiohttp_jinja2
 import jinja2
 from aiohttp import web
 from markupsafe import Markup, escape
+from multidict import MultiDict
 
 from tracker import __version__
 from tracker.admin.auth.auth import IDENTITY, Rule, add_rule
 from tracker.admin.context import CONTEXT, AdminContext
 from tracker.admin.http.static_files import read_all
-from tracker.admin.pages.forms import read_form
+from tracker.admin.pages.forms import Form, read_form
 from tracker.errors import ClientError, NotFound
 from tracker.geoip import COUNTRY_NAMES
 from tracker.names import size_text
@@ -34,9 +35,10 @@ from tracker.store.schema.multipliers import factors, rules_text
 Shown = TypeVar("Shown", bound=Callable[..., Awaitable[web.Response | Mapping[str, Any]]])
 
 
-def get(path: str, template: str = "", *, role: Role = "read") -> Callable[[Shown], Shown]:
-    """Declares a method of ``Pages`` as the handler of a path. It returns variables of the template, or a response."""
-    return _declared("GET", path, Rule(role), template)
+def get(path: str, template: str = "", *, part: str = "", role: Role = "read") -> Callable[[Shown], Shown]:
+    """Declares a method of ``Pages`` as the handler of a path. It returns variables of the template, or a response.
+    ``part``: the template that htmx gets."""
+    return _declared("GET", path, Rule(role), (template, part))
 
 
 def post(path: str, operation: str, *, role: Role = "operate", errors_on: str = "") -> Callable[[Shown], Shown]:
@@ -48,7 +50,7 @@ def post(path: str, operation: str, *, role: Role = "operate", errors_on: str = 
     return _declared("POST", path, Rule(role, operation), errors_on)
 
 
-def _declared(method: str, path: str, rule: Rule, page: str) -> Callable[[Shown], Shown]:
+def _declared(method: str, path: str, rule: Rule, page: str | tuple[str, str]) -> Callable[[Shown], Shown]:
     add_rule(method, path, rule)
 
     def declare(handler: Shown) -> Shown:
@@ -74,9 +76,8 @@ class Pages:
             for method, path, page in getattr(handler, "routes", ())
         ]
 
-    async def _get(self, name: str, request: web.Request, error: str = "") -> web.Response:
-        """``error``: why a form of the page was refused."""
-        return self._response(name, request, await getattr(self, name)(request), error)
+    async def _get(self, name: str, request: web.Request) -> web.Response:
+        return self._response(name, request, await getattr(self, name)(request))
 
     async def _post(self, name: str, page: str, request: web.Request) -> web.Response:
         form = await read_form(request)
@@ -87,14 +88,19 @@ class Pages:
         except ClientError as error:
             if not page:
                 raise
-            return await self._get(page, request, error.text)
-        return self._response(page, request, found)
+            return self._response(page, request, await getattr(self, page)(request), form, error.text)
+        return self._response(page, request, found, form)
 
-    def _response(self, page: str, request: web.Request, found: Any, error: str = "") -> web.Response:
+    def _response(
+        self, page: str, request: web.Request, found: Any, given: Form | None = None, error: str = ""
+    ) -> web.Response:
+        """``given``: the form that was sent, which the page has as a variable; ``error``: why it was refused."""
         if isinstance(found, web.Response):
             return found
-        ((_, _, template),) = getattr(self, page).routes
-        return render(request, template, found, error=error)
+        ((_, _, (template, part)),) = getattr(self, page).routes
+        if given is None and part and wants_part(request):
+            template = part
+        return render(request, template, {"given": given or Form(MultiDict()), **found}, error=error)
 
 
 class Link(NamedTuple):

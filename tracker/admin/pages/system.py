@@ -16,8 +16,8 @@ from tracker.admin.context import AdminContext
 from tracker.admin.http.connections import check_size
 from tracker.admin.http.cookies import cookie_of, delete_cookies, set_cookie
 from tracker.admin.http.form_body import read_form_body
-from tracker.admin.pages.forms import Form, clean, exports_of, first_and_next, read_form
-from tracker.admin.pages.rendering import Pages, done, get, input_time, post, render, wants_part
+from tracker.admin.pages.forms import Form, clean, exports_of, first_and_next
+from tracker.admin.pages.rendering import Pages, done, get, input_time, post, render
 from tracker.doctor.checks import run_checks
 from tracker.errors import ClientError
 from tracker.settings.model import Settings, variable
@@ -47,13 +47,12 @@ class SystemPages(Pages):
             "last": self._context.last_reload(),
         }
 
-    @get("/doctor")
-    async def doctor(self, request: web.Request) -> web.Response:
+    @get("/doctor", "doctor.html", part="parts/findings.html")
+    async def doctor(self, request: web.Request) -> dict[str, Any]:
         """Runs the checks: a few store commands."""
         findings = [finding async for finding in run_checks(self._store, self._context.settings)]
         levels = Counter(finding.level for finding in findings)
-        variables = {"findings": findings, "levels": levels, "problems": self._context.problems(), "at": self._clock()}
-        return render(request, "parts/findings.html" if wants_part(request) else "doctor.html", variables)
+        return {"findings": findings, "levels": levels, "problems": self._context.problems(), "at": self._clock()}
 
     @get("/tokens", "tokens.html", role="admin")
     async def tokens(self, request: web.Request, secret: str = "") -> dict[str, Any]:
@@ -61,7 +60,6 @@ class SystemPages(Pages):
             "tokens": await self._store.tokens.list(),
             "roles": ROLES,
             "secret": secret,
-            "name": (await read_form(request)).text("name"),
             "max_name_length": NAME_LENGTH,
         }
 

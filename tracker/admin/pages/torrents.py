@@ -11,7 +11,7 @@ from aiohttp import web
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import announce_urls
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, page_number, read_form, read_rule, turned
+from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, page_number, read_rule, turned
 from tracker.admin.pages.rendering import Pages, country_name, done, get, post, render, wants_part
 from tracker.admin.pages.world import info_hash_of, readable
 from tracker.bittorrent import InfoHash
@@ -213,7 +213,6 @@ class TorrentPages(Pages):
         return {
             "denials": await torrents.denials((number - 1) * PAGE, PAGE),
             **turned("/torrents/denied", number, PAGE, await torrents.denial_count()),
-            "info_hash": (await read_form(request)).text("info_hash"),
         }
 
     @post("/torrents/denied", "denial.add", errors_on="denied")
@@ -270,13 +269,12 @@ class TorrentPages(Pages):
         disposition = f'attachment; filename="{torrent.info_hash.hex()}.torrent"'
         return web.Response(body=data, content_type=MEDIA_TYPE, headers={"Content-Disposition": disposition})
 
-    @get("/torrents/{info_hash}/peers")
-    async def peers(self, request: web.Request) -> web.Response:
+    @get("/torrents/{info_hash}/peers", "torrent_peers.html", part="parts/peer_rows.html")
+    async def peers(self, request: web.Request) -> dict[str, Any]:
         """The next peers: rows for htmx, or a page."""
         torrent = await self._torrent(request)
         cursor, peers = await self._peers(torrent, cursor_number(request.query.get("cursor", "")))
-        template = "parts/peer_rows.html" if wants_part(request) else "torrent_peers.html"
-        return render(request, template, {"torrent": torrent, "peers": peers, "after": cursor})
+        return {"torrent": torrent, "peers": peers, "after": cursor}
 
     async def _peers(self, torrent: Torrent, cursor: int) -> tuple[int, list[tuple[PeerView, str, str]]]:
         """(next cursor, 0 at the end; peers with country name and peer id prefix)."""

@@ -8,7 +8,7 @@ from aiohttp import web
 from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import Form, clean, digits, first_and_next, page_number, read_form, turned
+from tracker.admin.pages.forms import Form, clean, digits, first_and_next, page_number, turned
 from tracker.admin.pages.rendering import Pages, done, get, post
 from tracker.errors import ClientError
 from tracker.operations.work import add_items, create_project, items_of, policy_preview, purge_items
@@ -36,14 +36,13 @@ _MAX_HOURS = 10**6
 class WorkPages(Pages):
     @get("/work", "work.html")
     async def show(self, request: web.Request) -> dict[str, Any]:
-        projects, form = await self._store.work.projects.all(), await read_form(request)
+        projects = await self._store.work.projects.all()
         found = await self._store.work.statistics.read([project.name for project in projects])
         return {
             "projects": list(zip(projects, found, strict=True)),
             "blocked": await self._store.work.blocks.all(),
             "kinds": get_args(Kind),
             "next_sizes": (int(self._context.clock()) // EVERY_SECONDS + 1) * EVERY_SECONDS,
-            "given": {name: form.text(name) for name in ("name", "title", "who")},
         }
 
     @get("/work/bytes.json")
@@ -158,7 +157,7 @@ class WorkPages(Pages):
             "wanted": wanted,
             "found": await self._store.work.items.status(name, wanted) if wanted else None,
             "queues": QUEUES,
-            "text": (await read_form(request)).text("items", _MAX_LIST),
+            "max_list": _MAX_LIST,
         }
 
     @post("/work/{project}/items", "items.add", errors_on="items")
@@ -229,7 +228,6 @@ class WorkPages(Pages):
             "blocked": shown,
             "hidden": len(blocked) - len(shown),
             "log": await self._store.work.blocks.log(name, PAGE) if sees_addresses else [],
-            "who": (await read_form(request)).text("who"),
         }
 
     @post("/work/blocked", "block.add", errors_on="show")
