@@ -145,24 +145,18 @@ def copy_fetched(file: Path, shared: Path) -> bool:
         if exists and noted.get("checked", 0) <= own.get("checked", 0):
             return False
         is_same = exists and "digest" in noted and noted["digest"] == own.get("digest")
-        if is_same or _copy_usable(noted.get("file", ""), file):
-            _note(file, noted)
-            return not is_same
-        return False
-
-
-def _copy_usable(fetched: str, file: Path) -> bool:
-    """False if the file is missing or damaged."""
-    try:
-        with _scratch(file) as scratch:
-            fresh = scratch / "database.mmdb"
-            with open(fetched, "rb", opener=_open_regular) as content:
-                _copy(content, fresh)
-            _try(fresh)
-            fresh.replace(file)
-    except (OSError, ValueError, NotUpdated):  # ValueError: no path
-        return False
-    return True
+        if not is_same:
+            try:
+                with _scratch(file) as scratch:
+                    fresh = scratch / "database.mmdb"
+                    with open(noted.get("file", ""), "rb", opener=_open_regular) as content:
+                        _copy(content, fresh)
+                    _try(fresh)
+                    fresh.replace(file)
+            except (OSError, ValueError, NotUpdated):  # missing, damaged, or no path
+                return False
+        _note(file, noted)
+        return not is_same
 
 
 @contextmanager
@@ -212,9 +206,8 @@ async def _fetch(source: Source, file: Path, tls: ssl.SSLContext | None) -> dict
                     await asyncio.to_thread(_unpack, packed, fresh)
                     await asyncio.to_thread(_try, fresh)
                     fresh.replace(file)
-                said = {"etag": "ETag", "modified": "Last-Modified"}
-                told = {name: response.headers.get(head, "") for name, head in said.items()}
-                return {"url": url, "digest": digest, **told}
+                etag, modified = (response.headers.get(name, "") for name in ("ETag", "Last-Modified"))
+                return {"url": url, "digest": digest, "etag": etag, "modified": modified}
     raise NotUpdated(f"{source.name} has no file")
 
 

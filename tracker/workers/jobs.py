@@ -52,16 +52,16 @@ class Queue:
     """Enqueues a job of it every so many seconds; 0: never."""
 
 
+@dataclass(eq=False)
 class _Run:
     """A running job. Do not key by its token: a store that lost data may issue the same token again."""
 
-    def __init__(self, job: Claimed) -> None:
-        self.job = job
-        self.lease_until = job.lease_until
-        self.cancel_reason: CancelReason | None = None
-        self.postponed_seconds: float | None = None
-        self.task: asyncio.Task[None] | None = None
-        self._cancelled_at = 0.0
+    job: Claimed
+    lease_until: float
+    cancel_reason: CancelReason | None = None
+    postponed_seconds: float | None = None
+    task: asyncio.Task[None] | None = None
+    _cancelled_at: float = 0.0
 
     def cancel(self, reason: CancelReason) -> None:
         """Cancels the handler; again if it still runs 10 s after the last call. The first reason is kept."""
@@ -151,18 +151,14 @@ class JobWorker:
     async def _serve(self) -> None:
         async with self._calling:
             await self._write_results()
-            if not self._draining:
-                await self._claim()
+            busy = Counter(run.job.queue for run in self._runs)
+            wants = {name: (queue.concurrency, queue.concurrency - busy[name]) for name, queue in self.queues.items()}
+            for job in await self.jobs.claim(wants) if not self._draining else ():
+                run = _Run(job, job.lease_until)
+                self._runs.add(run)
+                run.task = self._tasks.create_task(self._work(run), name=f"job {job.queue} {job.id}")
         await wait_for(self._wake, self.poll_seconds)
         self._wake.clear()
-
-    async def _claim(self) -> None:
-        busy = Counter(run.job.queue for run in self._runs)
-        wants = {name: (queue.concurrency, queue.concurrency - busy[name]) for name, queue in self.queues.items()}
-        for job in await self.jobs.claim(wants):
-            run = _Run(job)
-            self._runs.add(run)
-            run.task = self._tasks.create_task(self._work(run), name=f"job {job.queue} {job.id}")
 
     async def _write_results(self) -> None:
         """Writes the results. After an error they are written again; a second write has no effect."""

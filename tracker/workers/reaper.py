@@ -87,9 +87,6 @@ class Pace:
             return 0.0
         return min(MAX_PAUSE_SECONDS, time_left * step / (left + step))
 
-    def is_late(self, now: float, seconds: float) -> bool:
-        return now - self._began > seconds
-
 
 class Pauses:
     """Reports pauses of the reapers of a tracker: once, though each shard notices the interruption by itself."""
@@ -304,7 +301,7 @@ class Reaper:
                 peers = peers.plus(step.peers)
                 self._count_sweep(step.reaped, step.repairs, step.forgotten)
                 pause = pace.pause(now, step.done + step.seen // (2 if large else 1), self.interval)
-                if not logged and pace.is_late(now, self.interval):
+                if not logged and now - began > self.interval:
                     logged = True
                     log.warning("sweep is late", visited=pace.visited, of=pace.size, interval=self.interval)
                 await self._pause(SWEEP_PAUSES * (now - began_call), 0.0 if hurry else pause)

@@ -112,16 +112,13 @@ class Scorer:
         while number >= self.processors:
             self._more.clear()
             await self._more.wait()
-        await self._score(await self._next_batch())
-
-    async def _next_batch(self) -> list[Taken]:
         async with self._turn:
             await self.sleep(max(0.0, self._free_at - self.timer()))
             batch = await self._take()
             self._spend(len(batch))
             if not batch:
                 await self.sleep(IDLE_SECONDS)
-            return batch
+        await self._score(batch)
 
     def _spend(self, torrents: int) -> None:
         now = self.timer()

@@ -132,14 +132,10 @@ class UserCopiesWorker:
             found = await survive(find(there)) if there else there
             for shard in there if found is None else found:  # all, if one cannot be asked
                 await survive(update(shard), _NOT_UPDATED)
-        if self.store.shards[0] in held:  # one tracker walks through all users
-            await survive(self._walk(), _NOT_UPDATED)
+        if self.store.shards[0] in held and not self.store.shards.unavailable:  # one tracker walks through all users
+            page = self.store.user_sums.save_page(self._sums_cursor, max(1, WALK_PARTS // len(self.store.shards)))
+            self._sums_cursor = await survive(page, _NOT_UPDATED) or self._sums_cursor
 
     async def _save_changed(self, shard: Shard) -> None:
         if not self.store.shards.unavailable:  # a sum needs all of them
             await self.store.user_sums.save_changed(shard)
-
-    async def _walk(self) -> None:
-        if not self.store.shards.unavailable:
-            users = max(1, WALK_PARTS // len(self.store.shards))
-            self._sums_cursor = await self.store.user_sums.save_page(self._sums_cursor, users)

@@ -172,13 +172,17 @@ class WorkVerification:
 
     def __post_init__(self) -> None:
         self._unprobed: list[str] = []
+        """The projects that ask for probes while there are none, of which the log has told."""
         self._verification = self.store.work.verification
 
     async def handle(self, _: object = None) -> None:
         """Handles jobs of the queue ``work_verify``. May be cancelled between claims, and run in several trackers at
         once. Raises StoreUnavailable."""
         projects = await self.store.work.projects.all()
-        self._warn_of_unprobed(projects)
+        unprobed = [] if self._is_probing else [each.name for each in projects if asks_for_probes(each)]
+        if unprobed and unprobed != self._unprobed:
+            log.warning("claims are verified by announces alone: set TRACKER_PROBE__ENABLED", projects=unprobed)
+        self._unprobed = unprobed
         for project in projects:
             if project.verify != "none":
                 try:
@@ -191,13 +195,6 @@ class WorkVerification:
     @property
     def _is_probing(self) -> bool:
         return self.prober is not None and self.prober.is_enabled()
-
-    def _warn_of_unprobed(self, projects: Sequence[Project]) -> None:
-        """Logs once which projects ask for probes while there are none."""
-        unprobed = [] if self._is_probing else [each.name for each in projects if asks_for_probes(each)]
-        if unprobed and unprobed != self._unprobed:
-            log.warning("claims are verified by announces alone: set TRACKER_PROBE__ENABLED", projects=unprobed)
-        self._unprobed = unprobed
 
     async def _verify(self, project: Project) -> None:
         """Looks at a batch of claims, or at more where there are many."""
