@@ -39,9 +39,8 @@ async def check_node(connection: Connection, store: Store, settings: Settings) -
         is_running = age is not None and age < HEARTBEAT_SECONDS
     async for finding in check_configuration(connection, info, tracker_running=is_running):
         yield finding
-    for check_copies in (check_failover, check_cluster):
-        async for finding in check_copies(connection, info):
-            yield finding
+    async for finding in check_copies(connection, info):
+        yield finding
     yield await check_clock(connection, store.clock)
 
 
@@ -68,12 +67,11 @@ def check_info(info: Mapping[str, Any], settings: Settings) -> Iterator[Finding]
     else:
         text = f"this server is a replica of {info.get('master_host', '?')}:{info.get('master_port', '?')}"
         yield Finding("wrong", "role", text, "point TRACKER_REDIS__URL at the primary")
-    yield from _memory(info)
+    yield from _memory(info, settings)
     yield from check_disk(info)
-    yield from _unique_users(info, settings)
 
 
-def _memory(info: Mapping[str, Any]) -> Iterator[Finding]:
+def _memory(info: Mapping[str, Any], settings: Settings) -> Iterator[Finding]:
     policy = str(info.get("maxmemory_policy", "noeviction"))
     if policy == "noeviction":
         yield Finding("ok", "eviction", policy)
@@ -86,14 +84,8 @@ def _memory(info: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("warning", "memory", text, "raise maxmemory, or joins will be refused")
     else:
         yield Finding("ok", "memory", text, "" if limit else "set maxmemory if the host runs other programs")
-
-
-def _unique_users(info: Mapping[str, Any], settings: Settings) -> Iterator[Finding]:
-    """Markers of unique users must leave room for peers."""
-    used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
-    if not limit or not settings.uniques.enabled or settings.uniques.mode == "hyperloglog":
-        return
-    if used > limit * NEARLY_FULL:
+    stores_markers = settings.uniques.enabled and settings.uniques.mode != "hyperloglog"
+    if limit and stores_markers and used > limit * NEARLY_FULL:  # markers of unique users must leave room for peers
         text = f"{used / limit:.0%} of maxmemory is used, so new unique users are not counted"
         remedy = "set TRACKER_UNIQUES__MODE=hyperloglog, which stores no addresses, or raise maxmemory"
         yield Finding("warning", "unique users", text, remedy)
@@ -274,40 +266,38 @@ MIN_PRIMARIES = 3
 """Most of the nodes with slots decide on a failover. Of two, none may fail."""
 
 
-async def check_failover(connection: Connection, info: Mapping[str, Any]) -> AsyncIterator[Finding]:
-    """Yields nothing without sentinels. ``info`` is the server's INFO, empty if that is forbidden."""
-    replies = await connection.topology.replies()
-    if replies is None:
+async def check_copies(connection: Connection, info: Mapping[str, Any]) -> AsyncIterator[Finding]:
+    """Yields nothing without sentinels or a cluster. ``info`` is the server's INFO, empty if that is forbidden."""
+    replicas = int(info.get("connected_slaves", 0))
+    if (replies := await connection.topology.replies()) is not None:
+        yield _sentinels(replies, connection.master)
+        if info:
+            yield check_replicas(replicas, await read_setting(connection, "min-replicas-to-write"))
+    elif connection.topology.nodes:
+        async for finding in _check_cluster(connection, replicas, knows_replicas=bool(info)):
+            yield finding
+    else:
         return
-    yield _sentinels(replies, connection.master)
-    if info:
-        required = await read_setting(connection, "min-replicas-to-write")
-        yield check_replicas(int(info.get("connected_slaves", 0)), required)
-    async for finding in _check_return(connection):
-        yield finding
+    if await read_setting(connection, "requirepass") and await read_setting(connection, "masterauth") == "":
+        text = "requirepass is set and masterauth is not: after a failover this server cannot be a replica"
+        yield Finding("warning", "masterauth", text, "set masterauth to the same password on each server")
 
 
-async def check_cluster(connection: Connection, info: Mapping[str, Any]) -> AsyncIterator[Finding]:
-    """Yields nothing without a cluster. ``info`` as in ``check_failover``."""
-    if not connection.topology.nodes:
-        return
+async def _check_cluster(connection: Connection, replicas: int, *, knows_replicas: bool) -> AsyncIterator[Finding]:
     text = f"{connection.master} serves the keys; nodes known: {len(connection.topology.nodes)}"
     yield Finding("ok", "cluster", text)
-    replicas = int(info.get("connected_slaves", 0))
-    if info and not replicas:
+    if knows_replicas and not replicas:
         text = "the node that serves the keys has no replica, so no failover is possible"
         yield Finding("warning", "replicas", text, "start one: CLUSTER REPLICATE <id of the node>")
     if replicas:
         async for finding in _check_takeover(connection):
             yield finding
     required = int(await read_setting(connection, "min-replicas-to-write") or 0)
-    if info and (found := check_required(replicas, required)) is not None:
+    if knows_replicas and (found := check_required(replicas, required)) is not None:
         yield found
     max_lag = int(await read_setting(connection, "min-replicas-max-lag") or MAX_LAG)
     if (found := check_isolation(replicas, required, max_lag)) is not None:
         yield found
-    async for finding in _check_return(connection):
-        yield finding
     timeout = int(await read_setting(connection, "cluster-node-timeout") or MIN_NODE_TIMEOUT)
     if timeout < MIN_NODE_TIMEOUT:
         text = f"cluster-node-timeout is {timeout} ms: a node that is busy for longer counts as failed, and a node "
@@ -328,13 +318,6 @@ async def _check_takeover(connection: Connection) -> AsyncIterator[Finding]:
     if await read_setting(connection, "cluster-replica-no-failover") == "yes":
         text = "cluster-replica-no-failover is yes: a replica with this setting does not take over by itself"
         yield Finding("warning", "failover", text, "set cluster-replica-no-failover to no on each node")
-
-
-async def _check_return(connection: Connection) -> AsyncIterator[Finding]:
-    """Whether this server can sign in to the one that takes over from it."""
-    if await read_setting(connection, "requirepass") and await read_setting(connection, "masterauth") == "":
-        text = "requirepass is set and masterauth is not: after a failover this server cannot be a replica"
-        yield Finding("warning", "masterauth", text, "set masterauth to the same password on each server")
 
 
 def check_required(replicas: int, required: int) -> Finding | None:
