@@ -2,17 +2,9 @@
 -- count_before.lua: counts the entries of a sorted set that are before an entry of the same set of another shard.
 -- ARGV[1]   the sorted set, such as i:seeders   ARGV[2] '1': descending   ARGV[3] score, ARGV[4] member of that entry
 -- Answer    the number
-local P, call, byte, score, member = KEYS[1], redis.call, string.byte, ARGV[3], ARGV[4]
+local P, call, score, member = KEYS[1], redis.call, ARGV[3], ARGV[4]
 local key = P .. ARGV[1]
-
--- In the order of bytes: < is that of the server's locale.
-local function is_before(a, b)
-  for i = 1, math.min(#a, #b) do
-    local x, y = byte(a, i), byte(b, i)
-    if x ~= y then return x < y end
-  end
-  return #a < #b
-end
+--@ include lib/byte_order.lua
 
 local first = call('ZCOUNT', key, '-inf', '(' .. score)
 local low, high = first, first + call('ZCOUNT', key, score, score) -- those of the same score are in order of members

@@ -20,29 +20,23 @@ local function id_in(fields)
   end
 end
 
-local names, hashes, places = { unpack(ARGV, 2) }, {}, {}
-local found = names
+local names, keys, answers = { unpack(ARGV, 2) }, {}, {}
+local hashes = names -- false for an unknown id
 if ARGV[1] == '1' then
-  local keys = {}
   for i, id in ipairs(names) do keys[i] = P .. 'torrent_id:' .. id end
-  found = values(keys)
+  hashes, keys = values(keys), {}
 end
 for i = 1, #names do
-  if found[i] then hashes[#hashes + 1], places[#hashes + 1] = found[i], i end
+  local ih = hashes[i] or ''
+  keys[2 * i - 1], keys[2 * i] = P .. 'info_hash:' .. ih, P .. 'deny:' .. ih
 end
-
-local id_keys, denial_keys = {}, {}
-for i, ih in ipairs(hashes) do
-  id_keys[i], denial_keys[i] = P .. 'info_hash:' .. ih, P .. 'deny:' .. ih
-end
-local ids, denials = values(id_keys), values(denial_keys)
-local answers, ranked, of = {}, {}, {}
-for i = 1, #names do answers[i] = false end
-for i, ih in ipairs(hashes) do
-  local fields = fields_of(ih)
-  answers[places[i]] = { ih, ids[i], denials[i], fields, false }
-  local id = id_in(fields) or ids[i]
-  if id then ranked[#ranked + 1], of[#of + 1] = id, answers[places[i]] end
+local stored, ranked, of = values(keys), {}, {}
+for i = 1, #names do
+  local ih, registered, denial = hashes[i], stored[2 * i - 1], stored[2 * i]
+  local fields = ih and fields_of(ih)
+  answers[i] = ih and { ih, registered, denial, fields, false }
+  local id = ih and (id_in(fields) or registered)
+  if id then ranked[#ranked + 1], of[#of + 1] = id, answers[i] end
 end
 local scores = ranked[1] and call('ZMSCORE', P .. 'i:score', unpack(ranked)) or {}
 for i, score in ipairs(scores) do of[i][5] = score end

@@ -30,15 +30,8 @@ local PAGE, MAX_OWN = 50, 1000 -- items of a queue that are read at once, and at
 local blocked, has_more = is_blocked(claimant, ARGV[4], ARGV[5], W .. ':todo:d:' .. claimant, W .. ':released')
 if blocked then return { 'blocked' } end
 if project.min_version ~= '' then
-  -- Whether a version comes before `oldest`, compared byte by byte whatever the locale of the server.
-  local function is_outdated(version, oldest)
-    for i = 1, #oldest do
-      local a, b = string.byte(version, i) or -1, string.byte(oldest, i)
-      if a ~= b then return a < b end
-    end
-    return false
-  end
-  if is_outdated(ARGV[6], project.min_version) then return { 'outdated', project.min_version } end
+  --@ include lib/byte_order.lua
+  if is_before(ARGV[6], project.min_version) then return { 'outdated', project.min_version } end
 end
 
 local held_by = W .. ':by:' .. claimant
