@@ -71,7 +71,7 @@ async def _all_answered(tracker: RecordingTracker) -> None:
 async def test_a_client_behind_an_address_at_its_limit_is_served(held: str) -> None:
     """20 of 20, while other clients of the address keep connections open and open new ones."""
     tracker = RecordingTracker()
-    sent = {"nothing": b"", "half a head": request(ANNOUNCE)[:-2], "unread answers": request(SCRAPE) * 500}
+    sent = {"nothing": b"", "half a head": request(ANNOUNCE)[:-2], "unread answers": request(SCRAPE) * 100}
     async with serving(tracker, max_connections_per_address=50) as address, contextlib.AsyncExitStack() as stack:
 
         async def open_one() -> None:
