@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -40,17 +40,21 @@ async def replace_announce(store: Store, text: str) -> None:
 
 async def contents(store: Store) -> dict[str, Any]:
     """All stored values in readable form, except times that run down by themselves."""
-    readers: dict[bytes, Any] = {
-        b"hash": store.redis.hgetall,
-        b"set": store.redis.smembers,
-        b"string": store.redis.get,
-        b"list": lambda key: store.redis.lrange(key, 0, -1),
-        b"zset": lambda key: store.redis.zrange(key, 0, -1, withscores=True),
+    pipe = store.redis.pipeline(transaction=False)
+    readers: dict[bytes, Callable[[bytes], object]] = {
+        b"hash": pipe.hgetall,
+        b"set": pipe.smembers,
+        b"string": pipe.get,
+        b"list": lambda key: pipe.lrange(key, 0, -1),
+        b"zset": lambda key: pipe.zrange(key, 0, -1, withscores=True),
     }
-    found = {}
-    async for key in store.redis.scan_iter(f"{store.keys.prefix}*", 1000):
-        found[key.decode().removeprefix(store.keys.prefix)] = await readers[await store.redis.type(key)](key)
-    return found
+    keys = [key async for key in store.redis.scan_iter(f"{store.keys.prefix}*", 1000)]
+    for key in keys:
+        pipe.type(key)
+    for key, kind in zip(keys, await pipe.execute(), strict=True):
+        readers[kind](key)
+    names = (key.decode().removeprefix(store.keys.prefix) for key in keys)
+    return dict(zip(names, await pipe.execute(), strict=True))
 
 
 def some_updates(seed: int) -> list[tuple[int, list[PeerUpdate]]]:

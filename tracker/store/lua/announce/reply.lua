@@ -218,35 +218,32 @@ local function is_removed(uid, idx, announced)
   return clients_removed and clients_removed(announced and #announced == 20 and to_hex(announced) or idx)
 end
 
--- The endpoints of `size` bytes, and their ids, that may be returned. `own`: the id of the user who asks, nil when that
--- user's peers may be returned.
-local function told_by_id(tid, own, peers, ids, size)
+-- The endpoints of `size` bytes, and their ids, for which `is_told` is true.
+local function filter(peers, ids, size, is_told)
   local stay, stay_ids, n = {}, {}, 0
   for i = 0, #peers / size - 1 do
-    local pid = sub(ids, i * 20 + 1, i * 20 + 20)
-    if #pid == 20 then
-      local idx = to_hex(pid)
-      local v = call('HMGET', P .. 'p:' .. tid .. ':' .. idx, 'user_id', 'peer_id')
-      local hidden = rules.hidden and v[1] and find(rules.hidden, ' ' .. v[1] .. ' ', 1, true)
-      if not (hidden or own and v[1] == own or removing and is_removed(v[1], idx, v[2])) then
-        n = n + 1
-        stay[n], stay_ids[n] = sub(peers, i * size + 1, i * size + size), pid
-      end
+    local endpoint, pid = sub(peers, i * size + 1, i * size + size), sub(ids, i * 20 + 1, i * 20 + 20)
+    if is_told(endpoint, pid) then
+      n = n + 1
+      stay[n], stay_ids[n] = endpoint, pid
     end
   end
   return table.concat(stay), table.concat(stay_ids)
 end
 
-local function told_by_port(peers, ids, size)
-  local stay, stay_ids, n = {}, {}, 0
-  for i = 0, #peers / size - 1 do
-    local endpoint = sub(peers, i * size + 1, i * size + size)
-    if not rules.untold[sub(endpoint, -2)] then
-      n = n + 1
-      stay[n], stay_ids[n] = endpoint, sub(ids, i * 20 + 1, i * 20 + 20)
-    end
-  end
-  return table.concat(stay), table.concat(stay_ids)
+-- Those that may be returned. `own`: the id of the user who asks, nil when that user's peers may be returned.
+local function told_by_id(tid, own, peers, ids, size)
+  return filter(peers, ids, size, function(_, pid)
+    if #pid ~= 20 then return false end
+    local idx = to_hex(pid)
+    local v = call('HMGET', P .. 'p:' .. tid .. ':' .. idx, 'user_id', 'peer_id')
+    local hidden = rules.hidden and v[1] and find(rules.hidden, ' ' .. v[1] .. ' ', 1, true)
+    return not (hidden or own and v[1] == own or removing and is_removed(v[1], idx, v[2]))
+  end)
+end
+
+local function has_told_port(endpoint)
+  return not rules.untold[sub(endpoint, -2)]
 end
 
 -- The reply to an announce: the counts of the swarm (`head`), then peers. `s4` to `l6` are the lengths of the arrays;
@@ -276,8 +273,8 @@ function add_peers(head, ih, s4, s6, l4, l6, want, random, with_ids, on_v4, own4
     if not with_ids then ids4, ids6 = '', '' end
   end
   if rules.untold then
-    peers4, ids4 = told_by_port(peers4, ids4, 6)
-    peers6, ids6 = told_by_port(peers6, ids6, 18)
+    peers4, ids4 = filter(peers4, ids4, 6, has_told_port)
+    peers6, ids6 = filter(peers6, ids6, 18, has_told_port)
   end
   if dht and not with_ids and (tonumber(dht) or 0) > now then
     local listed = #peers4 / 6 + #peers6 / 18
