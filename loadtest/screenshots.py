@@ -181,7 +181,7 @@ def main() -> int:
 
 def pages() -> list[str]:
     """The paths of all pages, those of the menu first."""
-    menu = [link.href for _, links in NAVIGATION for link in links]
+    menu = [link.href for links in NAVIGATION.values() for link in links]
     return list(dict.fromkeys((*menu, *FOLLOWED, "/sign-in")))
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.core.harness import TrackerHarness, at, open_tracker
 from tests.store.harness import ALICE
 from tracker.refusals import Refusal
-from tracker.settings.model import Settings, is_reloaded
+from tracker.settings.model import RELOADED, Settings
 from tracker.settings.public import LimitSettings
 
 ATTACKER = "11.7.7.7"
@@ -23,7 +23,7 @@ async def join(tracker: TrackerHarness, first: int, number: int, address: str = 
 
 
 def test_every_limit_setting_is_reloaded() -> None:
-    assert all(is_reloaded("limits", name) for name in LimitSettings.model_fields)
+    assert all(("limits", name) in RELOADED for name in LimitSettings.model_fields)
 
 
 async def test_a_lower_limit_applies_at_once(redis_url: str, prefix: str) -> None:

@@ -34,7 +34,7 @@ NETWORKS = {
     "198.51.100.0/24": record("US", "IL", "Springfield", "62701"),
     "203.0.113.0/24": record("VC", "01", "Kingstown", "VC0100"),
 }
-_MENU = tuple(link.href for _, links in NAVIGATION for link in links)
+_MENU = tuple(link.href for links in NAVIGATION.values() for link in links)
 NAMED, DENIED, DISABLED = (digit * 40 for digit in "123")
 _TABS = ("", "/items", "/items?list=done&item=none", "/claims", "/blocked", "/settings")
 PUBLIC_PATHS = (

@@ -20,7 +20,7 @@ from tracker.admin.pages.rendering import NAVIGATION
 __all__ = ["browser", "open_dashboard"]
 
 pytestmark = pytest.mark.slow
-PATHS = [link.href for _, links in NAVIGATION for link in links]
+PATHS = [link.href for links in NAVIGATION.values() for link in links]
 PHONE = {"width": 390, "height": 844}
 
 

@@ -22,7 +22,7 @@ from loadtest.trackers import ANY_PORTS, PATIENCE, RunningTracker, environment
 from tests import commands
 from tests.waiting import until
 from tracker.settings.background import GeoIPSettings
-from tracker.settings.model import FIELDS, RELOADED, Settings, differences, is_reloaded, values_of, with_values
+from tracker.settings.model import FIELDS, RELOADED, Settings, differences, values_of, with_values
 from tracker.settings.public import AnnounceSettings, HttpSettings
 from tracker.settings.site import LogSettings
 
@@ -41,8 +41,8 @@ keepalive_seconds = {keepalive}
 
 
 def test_only_settings_are_named() -> None:
-    assert all((section, name) in FIELDS for section, names in RELOADED.items() for name in names)
-    assert not is_reloaded("http", "listen") and is_reloaded("log", "level")
+    assert RELOADED and FIELDS.keys() >= RELOADED
+    assert ("http", "listen") not in RELOADED and ("log", "level") in RELOADED
 
 
 def test_values_go_through_json_and_leave_the_others_alone() -> None:
@@ -67,7 +67,7 @@ def test_a_section_without_a_change_stays_the_same_object() -> None:
     before = Settings(announce=AnnounceSettings(interval_seconds=1000))
     after = with_values(before, values_of(Settings(announce=AnnounceSettings(interval_seconds=77))))
     assert after.announce is not before.announce and after.announce.interval_seconds == 77
-    assert all(getattr(after, section) is getattr(before, section) for section in RELOADED if section != "announce")
+    assert all(getattr(after, section) is getattr(before, section) for section, _ in RELOADED if section != "announce")
 
 
 class Reloading:

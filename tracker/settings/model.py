@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from tracker.settings import background, public
 from tracker.settings.site import AdminSettings, ChangeSettings, LogSettings, SiteSettings, WorkSettings
-from tracker.settings.types import Section
+from tracker.settings.types import RELOADED_MARK, Section
 
 PREFIX = "TRACKER_"
 
@@ -183,14 +183,8 @@ def variable(section: str, name: str) -> str:
     return f"{PREFIX}{section}__{name}".upper()
 
 
-RELOADED: Mapping[str, frozenset[str]] = {
-    section: names for section, part in Settings.model_fields.items() if (names := type(part.default).reloaded())
-}
-"""By section: the settings that a reload applies."""
-
-
-def is_reloaded(section: str, name: str) -> bool:
-    return name in RELOADED.get(section, ())
+RELOADED = frozenset(key for key, field in FIELDS.items() if RELOADED_MARK in field.metadata)
+"""The settings that a reload applies, by (section, name)."""
 
 
 @dataclass(eq=False, slots=True)
@@ -202,7 +196,9 @@ class LiveSettings:
 
 def values_of(settings: Settings) -> dict[str, Any]:
     """The settings that a reload changes, in types of JSON. No secret is among them."""
-    included: Any = {section: set(names) for section, names in RELOADED.items()}
+    included: dict[str, set[str]] = {}
+    for section, name in RELOADED:
+        included.setdefault(section, set()).add(name)
     return settings.model_dump(mode="json", include=included)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from tracker.settings.model import FIELDS, Settings, is_reloaded, variable
+from tracker.settings.model import FIELDS, RELOADED, Settings, variable
 from tracker.wire.tracker_url import parse_tracker_url
 
 MASK = "***"
@@ -123,7 +123,7 @@ class Described:
 def describe(settings: Settings) -> list[Described]:
     """Every setting in the order of the sections, with its current value."""
     return [
-        Described(name, value, _text(field.default), sentences()[key], _allowed(field), is_reloaded(*key))
+        Described(name, value, _text(field.default), sentences()[key], _allowed(field), key in RELOADED)
         for (name, value), (key, field) in zip(values(settings).items(), FIELDS.items(), strict=True)
     ]
 

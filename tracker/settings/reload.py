@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tracker.errors import SettingsError
-from tracker.settings.model import Settings, differences, is_reloaded, values_of, variable, with_values
+from tracker.settings.model import RELOADED, Settings, differences, values_of, variable, with_values
 from tracker.system.logger import Logger
 
 log = Logger("tracker")
@@ -49,8 +49,8 @@ class Reload:
                 self.last = LastReload(self._clock(), waiting, tuple(problems))
                 log.error("settings are invalid; nothing changed", problems=problems)
                 continue
-            changed = [variable(*each) for each in differences(settings, wanted) if is_reloaded(*each)]
-            later = [variable(*each) for each in differences(settings, wanted) if not is_reloaded(*each)]
+            changed = [variable(*each) for each in differences(settings, wanted) if each in RELOADED]
+            later = [variable(*each) for each in differences(settings, wanted) if each not in RELOADED]
             self.last = LastReload(self._clock(), tuple(later))
             if changed:
                 settings = with_values(settings, values_of(wanted))

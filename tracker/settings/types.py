@@ -127,8 +127,8 @@ QueueNumbers = Annotated[tuple[str, ...], checked_by(queue_numbers)]
 """Numbers of some job queues, each written ``queue:number``."""
 
 _T = TypeVar("_T")
-_RELOADED = object()
-Reloaded = Annotated[_T, _RELOADED]
+RELOADED_MARK = object()
+Reloaded = Annotated[_T, RELOADED_MARK]
 """The type of a setting that SIGHUP changes in a running tracker."""
 
 
@@ -136,11 +136,6 @@ class Section(BaseModel):
     """The settings of one part: frozen, without unknown fields. Its validator is built when it is first used."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    @classmethod
-    def reloaded(cls) -> frozenset[str]:
-        """The settings that SIGHUP changes."""
-        return frozenset(name for name, field in cls.model_fields.items() if _RELOADED in field.metadata)
 
     @field_validator("*", mode="before")
     @classmethod

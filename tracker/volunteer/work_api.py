@@ -111,10 +111,9 @@ class WorkApi:
         fields: dict[str, Any] = {"api_version": "2", "free_bytes": free_bytes}
         if self._identity.port:
             fields["port"] = self._identity.port
-        status, body = await self._call("request", fields)
+        status, body = await self._call("request", fields, also=404)
         if status == 404:
             return None
-        _expect(status, 200)
         grant = _parsed(Grant, body)
         try:
             parse_tracker_url(grant.announce_url)
@@ -124,26 +123,21 @@ class WorkApi:
 
     async def extend(self, item: str, token: str) -> bool:
         """False: the claim was lost."""
-        status, _ = await self._call("extend", {"item": item, "token": token})
-        if status != 410:
-            _expect(status, 200)
+        status, _ = await self._call("extend", {"item": item, "token": token}, also=410)
         return status == 200
 
     async def release(self, item: str, token: str) -> None:
         """Gives a claim back; one that was lost already is no error. A name alone gives nothing back: without its
         token, the claim lapses."""
-        if self._identity.name and not token:
-            return
-        status, _ = await self._call("release", {"item": item} | ({"token": token} if token else {}))
-        if status != 410:
-            _expect(status, 200)
+        if token or not self._identity.name:
+            await self._call("release", {"item": item} | ({"token": token} if token else {}), also=410)
 
     async def mine(self) -> Mine:
-        status, body = await self._call("mine", None)
-        _expect(status, 200)
+        _, body = await self._call("mine", None)
         return Mine({each.item_name: each for each in _parsed(_Reply, body).items})
 
-    async def _call(self, path: str, fields: Mapping[str, Any] | None) -> tuple[int, bytes]:
+    async def _call(self, path: str, fields: Mapping[str, Any] | None, also: int = 200) -> tuple[int, bytes]:
+        """(status, body). ``also``: a status that is an answer too, beside 200."""
         who = self._identity
         headers = {"Authorization": f"Bearer {who.passkey}"} if who.passkey else {}
         named = {"downloader": who.name} if who.name else {}
@@ -155,17 +149,17 @@ class WorkApi:
                 body = await read_body(reply, _MAX_JSON_BYTES, aiohttp.ClientPayloadError("too large"))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(f"the tracker does not answer ({type(error).__name__})") from error
-        # 404 is the usual answer to a request when nothing is left.
-        if reply.status in _FINAL and not (reply.status == 404 and path == "request"):
+        if reply.status in (200, also):
+            return reply.status, body
+        if reply.status in _FINAL:
             raise Denied(_FINAL[reply.status])
         if reply.status == 400:
             # Projects know volunteers by passkey or by name; a tracker may also be behind a proxy that hides us.
             said = "".join(filter(str.isprintable, body.decode("utf-8", "replace")))[:_MAX_SAID]
             hint = "; in a project without passkeys use --name and --port" if who.passkey else ""
             raise Denied(f"the tracker refuses the request: {said or 'without a reason'}{hint}")
-        if reply.status in (420, 429) or reply.status >= 500:
-            raise Unavailable(f"the tracker answers with status {reply.status}", _retry_seconds(reply.headers))
-        return reply.status, body
+        seconds = _retry_seconds(reply.headers) if reply.status in (420, 429) or reply.status >= 500 else 0.0
+        raise Unavailable(f"the tracker answers with status {reply.status}", seconds)
 
     async def torrent_file(self, url: str, info_hash: str, announce_url: str) -> tuple[bytes, int]:
         """The .torrent file with this announce URL and no other, and the size of its content in bytes. Raises
@@ -196,11 +190,6 @@ def _parsed(model: type[Model], body: bytes) -> Model:
         return model.model_validate_json(body)
     except ValidationError:
         raise Unavailable("the tracker sent something unexpected") from None
-
-
-def _expect(status: int, wanted: int) -> None:
-    if status != wanted:
-        raise Unavailable(f"the tracker answers with status {status}")
 
 
 def _retry_seconds(headers: Mapping[str, str]) -> float:

@@ -11,7 +11,7 @@ from tracker.store.jobs.records import Result
 from tracker.store.work.records import Claim, NewItem, Project
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;"
-PATHS = [link.href for _, links in NAVIGATION for link in links]
+PATHS = [link.href for links in NAVIGATION.values() for link in links]
 QUERIES = [
     "/?range=2h",
     "/?range=nonsense",

@@ -31,7 +31,7 @@ async def test_settings_show_the_result_of_the_last_reload(serve: Serve) -> None
         assert "Not reloaded since start" in page.text
         rows = [e for e in page.all("tr") if "data-row" in e.attributes]
         marked = {row.text.split()[0] for row in rows if row.text.split()[1] == "reload"}
-        assert marked == {variable(section, name) for section in RELOADED for name in RELOADED[section]}
+        assert marked == {variable(*key) for key in RELOADED}
         left = LastReload(admin.clock(), waiting=("TRACKER_HTTP__LISTEN",))
         admin.context.last_reload = lambda: left
         page = await get(browser, "/settings")

@@ -224,13 +224,11 @@ class ListQuery:
         """None for a search."""
         state = "descending" if self.descending else "ascending"
         return [
-            Heading(name, label, self._sorted(name), state if name == self.sort else "")
+            Heading(name, label, replace(self, sort=name, descending=not self.descending).href(), state)
+            if name == self.sort
+            else Heading(name, label, replace(self, sort=name, descending=name not in self.lowest_first).href(), "")
             for name, label in ({} if self.text else self.sorts).items()
         ]
-
-    def _sorted(self, name: str) -> str:
-        descending = not self.descending if name == self.sort else name not in self.lowest_first
-        return replace(self, sort=name, descending=descending).href()
 
     def paging(self, page: ListPage[Any]) -> dict[str, Any]:
         """The variables of the macro ``paging``: with page numbers, or for a list that is read on from a cursor."""

@@ -112,31 +112,25 @@ class Link(NamedTuple):
     admin_only: bool = False
 
 
-NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
-    (
-        "Monitoring",
-        (
-            Link("/", "Overview", "pulse"),
-            Link("/history", "History", "chart"),
-            Link("/torrents", "Torrents", "swarm"),
-            Link("/world", "World", "globe"),
-            Link("/users", "Users", "user"),
-            Link("/work", "Work", "swarm"),
-            Link("/dht", "DHT", "nodes"),
-        ),
+NAVIGATION: Mapping[str, tuple[Link, ...]] = {
+    "Monitoring": (
+        Link("/", "Overview", "pulse"),
+        Link("/history", "History", "chart"),
+        Link("/torrents", "Torrents", "swarm"),
+        Link("/world", "World", "globe"),
+        Link("/users", "Users", "user"),
+        Link("/work", "Work", "swarm"),
+        Link("/dht", "DHT", "nodes"),
     ),
-    ("Operations", (Link("/jobs", "Jobs", "stack"), Link("/clients", "Clients", "plug"))),
-    (
-        "System",
-        (
-            Link("/settings", "Settings", "sliders"),
-            Link("/doctor", "Doctor", "check"),
-            Link("/tokens", "Tokens", "key", admin_only=True),
-            Link("/audit", "Audit log", "list", admin_only=True),
-            Link("/api", "API", "braces"),
-        ),
+    "Operations": (Link("/jobs", "Jobs", "stack"), Link("/clients", "Clients", "plug")),
+    "System": (
+        Link("/settings", "Settings", "sliders"),
+        Link("/doctor", "Doctor", "check"),
+        Link("/tokens", "Tokens", "key", admin_only=True),
+        Link("/audit", "Audit log", "list", admin_only=True),
+        Link("/api", "API", "braces"),
     ),
-)
+}
 
 NOTICES: dict[str, str] = {
     "saved": "Saved.",

@@ -2,7 +2,7 @@
 with a token or a one-time link, and signing out. A new token is shown once and not stored."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from itertools import takewhile
 from operator import attrgetter
@@ -21,7 +21,7 @@ from tracker.admin.pages.rendering import Pages, done, get, input_time, post, re
 from tracker.doctor.checks import run_checks
 from tracker.errors import ClientError
 from tracker.settings.model import Settings, variable
-from tracker.settings.reference import Described, describe
+from tracker.settings.reference import describe
 from tracker.store.access.audit import MAX_OBJECTS, Audit, AuditEntry, AuditFilter, ChangedObject, Way
 from tracker.store.access.tokens import NAME_LENGTH, ROLES, Session
 from tracker.store.schema.multipliers import parse_end, parse_past
@@ -41,11 +41,12 @@ _FILTERS = ("actor", "operation", "object", "way", "since", "until")
 class SystemPages(Pages):
     @get("/settings", "settings.html")
     async def settings(self, request: web.Request) -> dict[str, Any]:
-        return {
-            "parts": list(_parts(self._context.settings)),
-            "wanted": request.query.get("q", "")[:100],
-            "last": self._context.last_reload(),
-        }
+        rows, parts = describe(self._context.settings), []  # (name, sentence, settings, how many are no default)
+        for name, field in Settings.model_fields.items():
+            mine = [row for row in rows if row.name.startswith(variable(name, ""))]
+            changed = sum(row.value != row.default for row in mine)
+            parts.append((name, (field.default.__doc__ or "").strip(), mine, changed))
+        return {"parts": parts, "wanted": request.query.get("q", "")[:100], "last": self._context.last_reload()}
 
     @get("/doctor", "doctor.html", part="parts/findings.html")
     async def doctor(self, request: web.Request) -> dict[str, Any]:
@@ -104,15 +105,6 @@ class SystemPages(Pages):
             "exports": exports_of("/audit", exported),
         }
         return render(request, "audit.html", variables, error=error)
-
-
-def _parts(settings: Settings) -> Iterator[tuple[str, str, list[Described], int]]:
-    """(name, sentence, settings, number of those that differ from their defaults) of each section."""
-    rows = describe(settings)
-    for name, field in Settings.model_fields.items():
-        mine = [row for row in rows if row.name.startswith(variable(name, ""))]
-        changed = sum(row.value != row.default for row in mine)
-        yield name, (field.default.__doc__ or "").strip(), mine, changed
 
 
 async def _audit_page(audit: Audit, wanted: AuditFilter, cursor: str) -> tuple[list[AuditEntry], str]:

@@ -35,7 +35,7 @@ from tracker.operations.torrents import (
     state_of,
     torrent_fields,
 )
-from tracker.store.torrents.listing import Order, TorrentFilter
+from tracker.store.torrents.listing import ORDERS, Order, TorrentFilter
 from tracker.store.torrents.records import Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MEDIA_TYPE, with_announce_url
@@ -43,16 +43,7 @@ from tracker.wire.torrent_file import MEDIA_TYPE, with_announce_url
 PAGE = 50
 MAX_FILES = 100
 """Max files per upload; `tracker import` takes any number."""
-SORTS: dict[Order, str] = {
-    "name": "Name",
-    "size": "Size",
-    "seeders": "Seeders",
-    "leechers": "Leechers",
-    "snatches": "Snatches",
-    "score": "Score",
-    "added": "Added",
-    "last_activity": "Last activity",
-}
+SORTS: dict[Order, str] = {order: order.capitalize().replace("_", " ") for order in ORDERS}
 """Sort orders of the list, with their column headings."""
 FILTERS: dict[str, tuple[str, dict[str, str]]] = {
     "state": ("State", {"": "All states", "enabled": "Enabled", "pending": "Pending", "disabled": "Disabled"}),

@@ -280,12 +280,10 @@ def shapes_of(countries: list[LeaderboardEntry], shades: list[Shade]) -> list[Sh
         users[country_code(readable(name))] += number
     earth = world()
 
-    def shade(number: int) -> int:
-        reached = sum(number >= each.min_users for each in shades)
-        return CLASSES - len(shades) + reached if number > 0 else 0
-
     def shape(code: str, path: str = "", x: int = 0, y: int = 0) -> Shape:
-        return Shape(code, country_name(code), users[code], shade(users[code]), path, x, y)
+        reached = sum(users[code] >= each.min_users for each in shades)
+        shade = CLASSES - len(shades) + reached if users[code] > 0 else 0
+        return Shape(code, country_name(code), users[code], shade, path, x, y)
 
     dots = [shape(code, x=x, y=y) for code, (x, y) in earth.dots.items() if users[code] > 0]
     return [*(shape(code, path) for code, path in earth.outlines.items()), *dots]

@@ -66,7 +66,8 @@ class Transmission:
 
     def add(self, new: NewTorrent) -> None:
         row = self._row(new.info_hash)
-        if row is not None and self._label not in row.labels and new.announce_url not in _announce_urls(row):
+        announced = {str(each.get("announce")) for each in row.fields["trackers"]} if row is not None else set()
+        if row is not None and self._label not in row.labels and new.announce_url not in announced:
             return  # a person added it meanwhile
         with _errors():
             if row is None:
@@ -108,7 +109,3 @@ def _torrent(row: transmission_rpc.Torrent) -> Torrent:
         int(fields["leftUntilDone"]),
         row.status in ("seeding", "seed pending") and not int(fields["leftUntilDone"]),
     )
-
-
-def _announce_urls(row: transmission_rpc.Torrent) -> set[str]:
-    return {str(each.get("announce")) for each in row.fields["trackers"]}
