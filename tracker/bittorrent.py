@@ -9,7 +9,7 @@ import enum
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import ip_network
 from typing import Literal, NamedTuple, NewType
 
 from tracker.errors import ClientError
@@ -34,14 +34,21 @@ MAX_COUNT = 2**53 - 1
 
 _V4_MAPPED = b"\0" * 10 + b"\xff\xff"
 
+
+def _spans(*networks: str) -> tuple[tuple[int, int], ...]:
+    """The first and the last address of each network, as numbers."""
+    return tuple((int(network[0]), int(network[-1])) for network in map(ip_network, networks))
+
+
 # IANA's special-purpose registries: blocks without addresses of hosts on the public internet.
-_UNROUTABLE = (
+_UNROUTABLE4 = _spans(
     *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
     *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
     *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
-    *("2001::/23", "2001:db8::/32", "3fff::/20"),
 )
-_GLOBAL_UNICAST6 = "2000::/3"
+_UNROUTABLE6 = _spans("2001::/23", "2001:db8::/32", "3fff::/20")
+_GLOBAL6 = _spans("2000::/3")
+"""Global unicast."""
 _6TO4 = b"\x20\x02"
 """The prefix of 6to4 addresses; the IPv4 address of their router follows (RFC 3056)."""
 
@@ -199,17 +206,8 @@ def _is_routable_prefix(prefix: bytes, length: int) -> bool:
         return not _within(first, _UNROUTABLE4)
     if prefix.startswith(_6TO4) and not _is_routable_prefix(prefix[2:5], 4):
         return False
-    return _within(first, (_GLOBAL6,)) and not _within(first, _UNROUTABLE6)
-
-
-def _span(network: IPv4Network | IPv6Network) -> tuple[int, int]:
-    return int(network.network_address), int(network.broadcast_address)
+    return _within(first, _GLOBAL6) and not _within(first, _UNROUTABLE6)
 
 
 def _within(number: int, spans: tuple[tuple[int, int], ...]) -> bool:
     return any(low <= number <= high for low, high in spans)
-
-
-_UNROUTABLE4 = tuple(_span(ip_network(text)) for text in _UNROUTABLE if ":" not in text)
-_UNROUTABLE6 = tuple(_span(ip_network(text)) for text in _UNROUTABLE if ":" in text)
-_GLOBAL6 = _span(ip_network(_GLOBAL_UNICAST6))
