@@ -18,7 +18,7 @@ from heapq import nlargest
 from typing import NamedTuple
 
 from tracker.bittorrent import Accounts, Address, Announce, Event, is_routable
-from tracker.core.request_counts import LocalCounts, RegularAnnounces, Sketch, network
+from tracker.core.request_counts import CELLS, LocalCounts, RegularAnnounces, Sketch, network
 from tracker.refusals import Refusal, SilentlyDropped
 from tracker.settings.model import LiveSettings
 from tracker.settings.public import LimitSettings
@@ -44,7 +44,6 @@ ABSENT_STOPS_MINUTE = 100
 endpoints if that is larger. A stop that removes a peer adds one. Beyond the budget stops are rejected."""
 _REGULAR_SHARE = 32
 """A process reports a network's regular announces beyond this part of the limit: they spread over all processes."""
-_CELLS = 1 << 16
 _KNOWN_CELLS = 1 << 20
 """Cells for passkeys that were valid recently."""
 
@@ -59,7 +58,7 @@ LIMITED = {
 
 
 def _signed_cells() -> "array[int]":
-    return array("i", bytes(4 * _CELLS))
+    return array("i", bytes(4 * CELLS))
 
 
 def _net_of(key: bytes) -> bytes:
@@ -107,7 +106,7 @@ class Limits:
     def __init__(self, settings: LimitSettings, *, accounts: Accounts) -> None:
         self.strict = self.alone = False
         self._counts_guesses = accounts != "off"
-        self._guesses = bytearray(_CELLS)
+        self._guesses = bytearray(CELLS)
         self.valid_passkeys = bytearray(_KNOWN_CELLS if self._counts_guesses else 1)
         """Passkeys that were valid recently: ``core/announce.py`` sets the cell ``hash(passkey) % len`` to 1. They pass
         when others from their address are rejected as guesses."""
@@ -195,7 +194,7 @@ class Limits:
         if not self._counts(address):
             return
         net = network(address)
-        cell = hash((net, passkey)) & (_CELLS - 1)
+        cell = hash((net, passkey)) & (CELLS - 1)
         if not self._guesses[cell]:
             self._guesses[cell] = 1
             self._hit(PASSKEYS, net)
@@ -208,7 +207,7 @@ class Limits:
             number = 0 if decision.limit == JOINS and event is Event.STOPPED else 1
             self._add(decision.limit, decision.key, number)
         if event is Event.STOPPED:
-            self._absent_stops[hash(network(address)) & (_CELLS - 1)] += -1 if outcome == "leave" else 1
+            self._absent_stops[hash(network(address)) & (CELLS - 1)] += -1 if outcome == "leave" else 1
 
     def _counts(self, address: Address) -> bool:
         return self.enabled and (self._all_addresses or is_routable(address))
@@ -227,7 +226,7 @@ class Limits:
 
     def check(self, announce: Announce, passkey: str | None, address: Address) -> Decision | None:
         """The highest stage in force for the announce's peer, torrent or address; None when there is none."""
-        net = address if len(address) == 4 else address[:8]
+        net = address[:8]
         if net not in self._nets:
             return None
         swarm = net + announce.info_hash
@@ -240,7 +239,7 @@ class Limits:
         if event is Event.STOPPED:
             net = network(address)
             allowed = max(ABSENT_STOPS_MINUTE, self._entries.get(net, 0))
-            return self._absent_stops[hash(net) & (_CELLS - 1)] < allowed
+            return self._absent_stops[hash(net) & (CELLS - 1)] < allowed
         return event is Event.COMPLETED
 
     def check_scrape(self, passkey: str | None, address: Address) -> Decision | None:
@@ -325,7 +324,7 @@ class Limits:
         self.count_noted()
         for sketch in self._sketches.values():
             sketch.clear()
-        self._guesses = bytearray(_CELLS)
+        self._guesses = bytearray(CELLS)
         self._absent_stops = _signed_cells()
         self._entries = {}
         self._regular.clear()
