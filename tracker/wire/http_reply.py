@@ -5,7 +5,7 @@ may cover hundreds of torrents. ``bencode.encode`` encodes the rest. It does not
 in order here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tracker.bittorrent import HASH_LENGTH, Announce, AnnounceReply, InfoHash, Reply, ScrapeFile, ScrapeReply
@@ -35,7 +35,7 @@ def encode_announce(reply: Reply, announce: Announce) -> bytes:
     """The reply to an accepted announce, in the form that it asks for, without optional keys that have no value.
     ``peers`` is present even when empty, because rtorrent rejects a reply without it. The long form (``compact=0``) has
     the peers of both families in one list."""
-    interval, min_interval, seeders, leechers, completions, peers, peers6, _, _, address, warning = reply
+    interval, min_interval, seeders, leechers, completions, peers, peers6, ids, ids6, address, warning = reply
     if announce.compact and address and not (peers6 or warning):
         return _COMMON_REPLY % (
             seeders,
@@ -48,37 +48,26 @@ def encode_announce(reply: Reply, announce: Announce) -> bytes:
             len(peers),
             peers,
         )
-    return _encode_any(AnnounceReply(*reply), announce)
+    external = b"11:external ip%d:%b" % (len(address), address) if address else b""
+    if announce.compact:
+        listed = b"%d:%b" % (len(peers), peers)
+        if peers6:
+            listed += b"6:peers6%d:%b" % (len(peers6), peers6)
+    else:
+        families = (peers, ENDPOINT_LENGTH, ids), (peers6, ENDPOINT6_LENGTH, ids6)
+        listed = _long_form(families, announce.no_peer_id)
+    body = _REPLY % (seeders, completions, external, leechers, interval, min_interval, listed)
+    if not warning:
+        return body + b"e"
+    text = _text(warning)
+    return b"%b15:warning message%d:%be" % (body, len(text), text)
 
 
 _COMMON_REPLY = (
     b"d8:completei%de10:downloadedi%de11:external ip%d:%b10:incompletei%de"
     b"8:intervali%de12:min intervali%de5:peers%d:%be"
 )
-
-
-def _encode_any(reply: AnnounceReply, announce: Announce) -> bytes:
-    address = reply.external_address
-    external = b"11:external ip%d:%b" % (len(address), address) if address else b""
-    if announce.compact:
-        peers = b"%d:%b" % (len(reply.peers), reply.peers)
-        if reply.peers6:
-            peers += b"6:peers6%d:%b" % (len(reply.peers6), reply.peers6)
-    else:
-        peers = _long_form(reply, announce.no_peer_id)
-    body = b"d8:completei%de10:downloadedi%de%b10:incompletei%de8:intervali%de12:min intervali%de5:peers%b" % (
-        reply.seeders,
-        reply.completions,
-        external,
-        reply.leechers,
-        reply.interval_seconds,
-        reply.min_interval_seconds,
-        peers,
-    )
-    if not reply.warning:
-        return body + b"e"
-    warning = _text(reply.warning)
-    return b"%b15:warning message%d:%be" % (body, len(warning), warning)
+_REPLY = b"d8:completei%de10:downloadedi%de%b10:incompletei%de8:intervali%de12:min intervali%de5:peers%b"
 
 
 def encode_scrape(reply: ScrapeReply) -> bytes:
@@ -129,12 +118,10 @@ def encode_failure(refusal: Refusal, interval_seconds: int, min_interval_seconds
     )
 
 
-def _long_form(reply: AnnounceReply, no_peer_id: bool) -> bytes:
+def _long_form(families: Iterable[tuple[bytes, int, bytes]], no_peer_id: bool) -> bytes:
+    """``families``: packed endpoints, the length of one, and the peer ids."""
     entries = [b"l"]
-    for packed, size, ids in (
-        (reply.peers, ENDPOINT_LENGTH, reply.peer_ids),
-        (reply.peers6, ENDPOINT6_LENGTH, reply.peer_ids6),
-    ):
+    for packed, size, ids in families:
         for index, (address, port) in enumerate(split_endpoints(packed, size)):
             text = format_address(address).encode()
             peer_id = b"" if no_peer_id else ids[index * HASH_LENGTH : (index + 1) * HASH_LENGTH]
@@ -161,7 +148,13 @@ def parse_scrape(data: bytes, requested: Sequence[InfoHash]) -> dict[InfoHash, S
     files = _reply(data).get(b"files")
     if not isinstance(files, dict):
         raise TrackerReplyError("invalid scrape: no files")
-    return {info_hash: _file(files[info_hash]) for info_hash in requested if info_hash in files}
+    found = {info_hash: files[info_hash] for info_hash in requested if info_hash in files}
+    if not all(isinstance(file, dict) for file in found.values()):
+        raise TrackerReplyError("invalid scrape: no counts")
+    return {
+        info_hash: ScrapeFile(_count(file, b"complete"), _count(file, b"incomplete"), _count(file, b"downloaded"))
+        for info_hash, file in found.items()
+    }
 
 
 def parse_announce(data: bytes, *, max_peers: int) -> AnnounceReply:
@@ -199,14 +192,6 @@ def _reply(data: bytes) -> dict[bytes, Any]:
         text = failure if isinstance(failure, bytes) else b""
         raise TrackerRefusal(text[:MAX_FAILURE_LENGTH].decode("utf-8", "replace"))
     return reply
-
-
-def _file(file: object) -> ScrapeFile:
-    if not isinstance(file, dict):
-        raise TrackerReplyError("invalid scrape: no counts")
-    return ScrapeFile(
-        seeders=_count(file, b"complete"), leechers=_count(file, b"incomplete"), completions=_count(file, b"downloaded")
-    )
 
 
 def _count(counts: dict[bytes, Any], name: bytes) -> int:
