@@ -39,12 +39,9 @@ def throttled_steps(announce: AnnounceSettings, min_timeout: float) -> list[Step
     usual = steps(announce, min_timeout)
     max_interval = usual[0].timeout - _THROTTLED_SLACK_SECONDS
     stretch = min(_THROTTLED_TIMES, max(1.0, max_interval / usual[-1].interval))
-    throttled = []
-    for step in usual:
-        interval = int(step.interval * stretch)
-        min_interval = min(interval, _THROTTLED_TIMES * announce.min_interval_seconds)
-        throttled.append(Step(interval, min_interval, step.timeout))
-    return throttled
+    stretched = [step._replace(interval=int(step.interval * stretch)) for step in usual]
+    max_min_interval = _THROTTLED_TIMES * announce.min_interval_seconds
+    return [step._replace(min_interval=min(step.interval, max_min_interval)) for step in stretched]
 
 
 def socket_steps(interval_seconds: int, jitter: float, stretch: int = 1) -> list[Step]:

@@ -83,11 +83,9 @@ class Scrapes:
     def _reject(self, passkey: str | None, address: Address, answer: Callable[[Refusal], object]) -> bool:
         """Whether a limit rejects or drops the scrape; then it is answered."""
         self._limits.apply_settings(self._settings.current.limits)
-        decision = (
-            self._limits.check_scrape(passkey if self._reads_passkeys else None, address)
-            if self._limits.strict
-            else None
-        )
+        if not self._limits.strict:
+            return False
+        decision = self._limits.check_scrape(passkey if self._reads_passkeys else None, address)
         if decision is None or decision.stage == THROTTLE:
             return False
         self._limits.refused(self._counters, decision)

@@ -163,11 +163,14 @@ def _parse_any(query: bytes) -> Announce:
     if len(peer_id) != HASH_LENGTH:
         raise Refusal("peer_id must be exactly 20 bytes")
     event, peers_wanted, compact, no_peer_id, *_ = _options(fields)
+    port = _number(get(b"port") or b"0")
+    if port is None or not 0 < port <= MAX_PORT:
+        check_unusual_port(port, event)
     left, key, stated = get(b"left"), get(b"key", b""), get(b"ip")
     return Announce(
         InfoHash(info_hash),
         PeerId(peer_id),
-        _port(get(b"port", b""), event),
+        port or 0,
         _count(get(b"uploaded", b""), "uploaded must be a number from 0 to 2^64", byte_count),
         _count(get(b"downloaded", b""), "downloaded must be a number from 0 to 2^64", byte_count),
         _count(left, "left must be a number from 0 to 2^64", bytes_left) if left else None,
@@ -260,10 +263,3 @@ def _count(value: bytes, name: str, clamp: Callable[[int], _Count]) -> _Count:
     if number is None or number > MAX_BYTES:
         raise Refusal(name)
     return clamp(number)
-
-
-def _port(value: bytes, event: Event) -> int:
-    number = _number(value) if value else 0
-    if number is None or not 0 < number <= MAX_PORT:
-        check_unusual_port(number, event)
-    return number or 0

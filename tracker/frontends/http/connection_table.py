@@ -4,7 +4,7 @@ A connection costs a file descriptor and some kilobytes, and any client may open
 number of connections per network (an IPv4 address or an IPv6 /64) is limited, and a request head must arrive within
 some seconds. When a limit is reached, the oldest idle connection is closed: of the network whose limit is reached,
 otherwise of all. So a client that sends its request at once is served. Connections of trusted proxies belong to no
-network and stay open. The memory that all connections hold is limited too (byte_budget.py), and returns to the system
+network and stay open. The memory that all connections hold is limited too (Budget), and returns to the system
 after a flood.
 """
 
@@ -83,8 +83,6 @@ MAX_UNREAD_ANSWER_BYTES = 64 * 2**20
 """Bytes of unread answers in one process."""
 HALF_CLOSE_SECONDS = 5.0
 """How long a client that closed its sending side may wait for its answer: longer than the store's timeout."""
-_NETWORK_BYTES = 8
-"""The first bytes of an address name its network: all of IPv4, the /64 of IPv6."""
 _HEAD_SWEEPS = 4
 """How many checks for overdue connections fit into the time limit for a request head, at least."""
 PING_SECONDS = 45.0
@@ -168,7 +166,7 @@ class ConnectionTable:
         """Adds a connection. Returns the packed peer address (NO_ADDRESS on a unix socket) and whether the peer is a
         trusted proxy, or None if a limit refuses it."""
         address, trusted = peer_of(transport, self._proxies)
-        network = None if trusted or not address else address[:_NETWORK_BYTES]
+        network = None if trusted or not address else address[:8]  # all of IPv4, the /64 of IPv6
         if network is not None and len(self._networks.get(network, ())) >= self._max_per_network:
             self._refused(TOO_MANY_CONNECTIONS)
             if not self._make_room(self._networks[network]):
