@@ -189,18 +189,6 @@ class Reaper:
     async def _listen(self) -> None:
         if not self._subscriptions_forbidden:
             self._events_possible = await request_expiry_events(self.connection)
-        try:
-            await self._receive()
-        except ResponseError as error:
-            if not self._subscriptions_forbidden:
-                log.warning(
-                    "store forbids the subscription to expiry events; only due lists and the sweep remove peers",
-                    error=str(error),
-                )
-            self._subscriptions_forbidden, self._events_possible = True, False
-            await asyncio.sleep(_FORBIDDEN_SECONDS)
-
-    async def _receive(self) -> None:
         prefix = self.connection.keyspace_channel(self.shard.keys.timeouts())
         skip = len(prefix.encode())
         try:
@@ -213,6 +201,15 @@ class Reaper:
                     if event == b"expired" and (peer := _PEER.fullmatch(channel[skip:].decode("ascii", "replace"))):
                         self._expired.append((peer[1], peer[2]))
                         self._received.set()
+        except ResponseError as error:
+            self.listening = False
+            if not self._subscriptions_forbidden:
+                log.warning(
+                    "store forbids the subscription to expiry events; only due lists and the sweep remove peers",
+                    error=str(error),
+                )
+            self._subscriptions_forbidden, self._events_possible = True, False
+            await asyncio.sleep(_FORBIDDEN_SECONDS)
         finally:
             self.listening = False
 
@@ -267,14 +264,12 @@ class Reaper:
         if self.reaping.was_set_back:
             await self.reaping.shorten_timeouts()
         await self.sweep_once(hurry=hurry)
-        await self._wait_for_round(0.0 if hurry else began, self.timer())
-
-    async def _wait_for_round(self, began: float, ended: float) -> None:
-        """Waits until an interval after the round began, or until a round is requested. ``began`` is 0 after an urgent
-        round, so that the next one starts after a tenth of an interval."""
-        while not self._sweep_now.is_set():
+        ended = self.timer()
+        while not self._sweep_now.is_set():  # the next round is due an interval after this one began
             now, grace_until = self.timer(), self._grace_until
-            due = max(began + self.interval, ended + self.interval / 10)
+            due = ended + self.interval / 10
+            if not hurry:
+                due = max(due, began + self.interval)
             if grace_until > now:
                 due = min(due, grace_until)
             if now >= due:

@@ -71,11 +71,9 @@ class RefusalSampler:
 
     def add(self, reason: str, info_hash: InfoHash, peer_id: PeerId, passkey: str = "") -> None:
         """Takes a refused announce, unless enough of this reason wait."""
-        taken = self._taken.get(reason)
-        if taken is None:
-            if len(self._taken) >= MAX_REASONS:
-                return
-            taken = self._taken[reason] = []
+        if reason not in self._taken and len(self._taken) >= MAX_REASONS:
+            return
+        taken = self._taken.setdefault(reason, [])
         if len(taken) < MAX_KEPT:
             taken.append((self.store.clock(), info_hash, peer_id, passkey))
 

@@ -214,21 +214,16 @@ class WorkVerification:
                 break
             left -= batch
             await asyncio.sleep(0)
-        ended = await self._probe(project, due)
-        if done or ended:
-            log.info("verified claims", project=project.name, done=done, failed=ended)
-
-    async def _probe(self, project: Project, due: Sequence[Checked]) -> int:
-        """Probes seeders at the same time. Returns how many claims that ended."""
         results = await asyncio.gather(*(self._result(project, claim) for claim in due))
         ended = 0
         for claim, result in zip(due, results, strict=True):
             if result is not None:
                 ended += await self._verification.note_probe(project.name, claim, result)
-        return ended
+        if done or ended:
+            log.info("verified claims", project=project.name, done=done, failed=ended)
 
     async def _result(self, project: Project, claim: Checked) -> ProbeResult | None:
-        """None: try again in the next run."""
+        """What a probe of the claimant's seeder shows. None: try again in the next run."""
         assert self.prober is not None
         if not claim.endpoint:
             return "unknown"
