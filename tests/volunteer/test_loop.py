@@ -43,13 +43,13 @@ class Machine:
     async def start(self, who: Identity = USER, confirm: Confirm | None = None, **rules: Any) -> Volunteer:
         self.client = Internal(self.folder / "data", settings=settings(("127.0.0.1:0",)))
         self._stack.callback(self.client.close)
-        self.file = self._stack.enter_context(open_state(self.state_path))
+        self.state = self._stack.enter_context(open_state(self.state_path))
         api = await self._stack.enter_async_context(WorkApi.open(self.server.url, who))
         chosen = {"space": SPACE, "max_torrents": 50, "auto_drop": True, "drop_chance": 1.0, **rules}
         return Volunteer(
             api,
             self.client,
-            self.file,
+            self.state,
             Rules(**chosen),
             confirm=confirm,
             random=Random(self.folder.name),
@@ -63,7 +63,7 @@ class Machine:
 
     @property
     def stages(self) -> dict[str, str]:
-        return {info_hash: item.stage for info_hash, item in self.file.state.items.items()}
+        return {info_hash: item.stage for info_hash, item in self.state.items.items()}
 
     @property
     def torrents(self) -> list[str]:
@@ -125,7 +125,7 @@ async def test_a_name_and_a_port_do_where_there_are_no_passkeys(machine: Machine
     asked = [fields for path, fields in machine.server.calls if path == "request"]
     assert {(fields["downloader"], fields["port"]) for fields in asked} == {("ada_1", 6881)}
     assert machine.server.names("extend") == [share.info_hash.hex()]
-    machine.file.state.items.clear()
+    machine.state.items.clear()
     machine.server.not_needed.add(share.info_hash.hex())
     await volunteer.round()
     assert machine.torrents == [] and machine.server.names("release") == []
@@ -399,7 +399,7 @@ async def test_labelled_torrents_are_found_again_without_the_file(machine: Machi
     volunteer = await machine.start(space=SIZE)
     await volunteer.round()
     before = machine.torrents
-    machine.file.state.items.clear()
+    machine.state.items.clear()
     await volunteer.round()
     assert (machine.torrents, sorted(machine.stages)) == (before, before)
     assert len(machine.server.claims) == 1, "its size counts as before"
@@ -411,7 +411,7 @@ async def test_a_magnet_link_counts_with_its_size_also_without_the_file(machine:
     machine.server.files = False
     volunteer = await machine.start(space=SIZE)
     await volunteer.round()
-    machine.file.state.items.clear()
+    machine.state.items.clear()
     await volunteer.round()
     assert len(machine.server.claims) == 1
 

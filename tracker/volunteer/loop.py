@@ -31,9 +31,6 @@ ROUNDS_MISSING = 3
 few."""
 UNLISTED_SECONDS = 7 * 86_400.0
 """A torrent that the tracker did not list for so long is no longer needed. A tracker may lose its data for a while."""
-DROP_CHANCE = 0.25
-"""The chance that a torrent is dropped in a round, so that many volunteers with the same list do not all drop it at
-once."""
 _FIRST_RETRY_SECONDS = 15.0
 _MAX_RETRY_SECONDS = 1800.0
 _MAX_STATE_BYTES = 64 * 1024 * 1024
@@ -58,27 +55,21 @@ class Item(BaseModel):
 
 
 class State(BaseModel):
+    """What the file holds. ``save`` writes it only if ``open_state`` gave it."""
+
     items: dict[str, Item] = {}  # by info hash
     asking: list[str] | None = None
     """While a claim is being requested: the info hashes that the tracker listed before. Else None."""
-
-
-class StateFile:
-    """``state`` is what was read. Only its holder may use ``path`` (``open_state``). Without one nothing is saved."""
-
-    def __init__(self, path: Path | None, state: State) -> None:
-        self._path = path
-        self.state = state
+    _path: Path | None = None
 
     def save(self) -> None:
-        if self._path is None:
-            return
-        with private_file(self._path) as file:
-            file.write(self.state.model_dump_json().encode())
+        if self._path is not None:
+            with private_file(self._path) as file:
+                file.write(self.model_dump_json().encode())
 
 
 @contextmanager
-def open_state(path: Path) -> Iterator[StateFile]:
+def open_state(path: Path) -> Iterator[State]:
     """Raises StartupError if another process uses the file, or if it is not readable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -87,7 +78,9 @@ def open_state(path: Path) -> Iterator[StateFile]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StartupError(f"another process uses {path}") from None
-        yield StateFile(path, read_state(path))
+        state = read_state(path)
+        state._path = path
+        yield state
     finally:
         os.close(lock)
 
@@ -113,7 +106,8 @@ class Rules:
     delete_data: bool = False
     round_seconds: float = 300.0
     extend_seconds: float = 1800.0
-    drop_chance: float = DROP_CHANCE
+    drop_chance: float = 0.25
+    """Of a torrent in a round, so that many volunteers with the same list do not all drop it at once."""
 
 
 Confirm = Callable[[str], Awaitable[bool]]
@@ -127,7 +121,7 @@ class Volunteer:
 
     api: WorkApi
     client: TorrentClient
-    file: StateFile
+    state: State
     rules: Rules
     _: KW_ONLY
     confirm: Confirm | None = None
@@ -175,7 +169,7 @@ class Volunteer:
 
     @property
     def _items(self) -> dict[str, Item]:
-        return self.file.state.items
+        return self.state.items
 
     async def _torrents(self) -> dict[str, Torrent]:
         known = {info_hash: item.announce_url for info_hash, item in self._items.items()}
@@ -183,14 +177,14 @@ class Volunteer:
 
     async def _release_unknown(self, mine: Mine) -> None:
         """Gives back what a request claimed whose answer was lost. Claims of other programs of this user stay."""
-        asking = self.file.state.asking
+        asking = self.state.asking
         if asking is None:
             return
         for info_hash, claim in mine.claimed.items():
             if info_hash not in asking and info_hash not in self._items:
                 await self.api.release(info_hash, claim.token)
-        self.file.state.asking = None
-        self.file.save()
+        self.state.asking = None
+        self.state.save()
 
     def _adopt(self, torrents: Mapping[str, Torrent], mine: Mine) -> list[str]:
         """Remembers labelled torrents that the file does not know, and real sizes. Returns those that are incomplete
@@ -208,7 +202,7 @@ class Volunteer:
             changed |= self._items.get(info_hash) != after
             self._items[info_hash] = after
         if changed:
-            self.file.save()
+            self.state.save()
         return larger
 
     async def _stop_too_large(self, larger: Sequence[str], mine: Mine) -> None:
@@ -220,7 +214,7 @@ class Volunteer:
             log.warning("stopped: larger than the tracker said, and above the space", item=info_hash)
             await asyncio.to_thread(self.client.stop, info_hash)
             item.too_large = True
-            self.file.save()
+            self.state.save()
             if info_hash in mine.claimed:
                 await self.api.release(info_hash, item.token)
 
@@ -231,10 +225,10 @@ class Volunteer:
         if item.stage == "added":
             if (listed := info_hash in mine.items) == bool(item.unlisted_since):
                 item.unlisted_since = 0.0 if listed else self.clock()
-                self.file.save()
+                self.state.save()
             if info_hash not in torrents:
                 item.rounds_missing += 1
-                self.file.save()
+                self.state.save()
                 if item.rounds_missing >= ROUNDS_MISSING:
                     log.info("torrent was removed from the client", item=info_hash, torrent=item.name)
                     await self._let_go(info_hash, claimed=claimed)
@@ -251,7 +245,7 @@ class Volunteer:
         self._items.pop(info_hash, None)
         self._extended.pop(info_hash, None)
         self._kept.discard(info_hash)
-        self.file.save()
+        self.state.save()
 
     async def _extend(self, mine: Mine) -> None:
         """Tells the tracker now and then that this program still works on its claims."""
@@ -331,8 +325,8 @@ class Volunteer:
     async def _claim(self, room: int, listed: list[str]) -> bool:
         """Claims a torrent and adds it. False: stop asking in this round. A request whose answer is lost stays noted as
         ``asking``."""
-        self.file.state.asking = [*listed, *self._items]
-        self.file.save()
+        self.state.asking = [*listed, *self._items]
+        self.state.save()
         grant = await self.api.request(room)
         fits = grant is not None and grant.size is not None and grant.size <= room
         if grant is not None and not fits:
@@ -343,8 +337,8 @@ class Volunteer:
             new.torrent_url = grant.torrent_url or ""
             # One that is claimed again stays as it is, but for its token.
             self._items.setdefault(grant.item_name, new).token = grant.token
-        self.file.state.asking = None
-        self.file.save()
+        self.state.asking = None
+        self.state.save()
         if grant is None or not fits:
             return False
         log.info("claimed", item=grant.item_name, torrent=grant.name, size=grant.size)
@@ -358,7 +352,7 @@ class Volunteer:
         if item.stage == "claimed" and await asyncio.to_thread(self.client.has, info_hash):
             log.info("already in the client without the label: left alone", item=info_hash, torrent=item.name)
             item.stage = "foreign"
-            self.file.save()
+            self.state.save()
             return True
         metainfo = b""
         if item.torrent_url:
@@ -372,14 +366,14 @@ class Volunteer:
             if size > item.size:
                 return await self._give_back(info_hash, "it is larger than the tracker said")
         item.stage = "adding"
-        self.file.save()
+        self.state.save()
         new = NewTorrent(info_hash, item.name, item.announce_url, metainfo)
         try:
             await asyncio.to_thread(self.client.add, new)
         except NotAdded:
             return await self._give_back(info_hash, "the client refuses it")
         item.stage = "added"
-        self.file.save()
+        self.state.save()
         log.info("added", item=info_hash, torrent=item.name)
         return True
 

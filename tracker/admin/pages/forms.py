@@ -82,8 +82,6 @@ async def read_form(request: web.Request) -> Form:
     return Form(await read_form_body(request))
 
 
-SIZES = (25, 50, 100)
-"""Rows of a page. A form with more checkboxes has too many fields."""
 DEFAULT_SIZE = 50
 _MAX_SEARCH_LENGTH = 200
 _MAX_CURSOR_LENGTH = 4000
@@ -155,6 +153,8 @@ class ListQuery:
     """Filters, with their values and labels."""
     lowest_first: ClassVar[tuple[str, ...]]
     """Orders that the first click on a heading sorts ascending."""
+    sizes: ClassVar[tuple[int, ...]] = (25, 50, 100)
+    """Rows of a page. A form with more checkboxes has too many fields."""
 
     sort: Any = ""
     descending: bool = False
@@ -175,7 +175,7 @@ class ListQuery:
             text=clean(asked.get("q", ""), _MAX_SEARCH_LENGTH),
             page=page_number(asked.get("page", "")),
             cursor=cls.checked(clean(asked.get("cursor", ""), _MAX_CURSOR_LENGTH)),
-            size=int(size) if size in map(str, SIZES) else DEFAULT_SIZE,
+            size=int(size) if size in map(str, cls.sizes) else DEFAULT_SIZE,
         )
 
     @staticmethod

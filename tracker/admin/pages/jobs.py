@@ -41,7 +41,6 @@ class JobPages(Pages):
             "statuses": STATUSES,
             "tones": _TONES,
             "jobs": await jobs.page(queue, status, (number - 1) * PAGE, PAGE) if queue else [],
-            "purgeable": status != "running",
             "here": f"{here}&page={number}",
             **turned(here, number, PAGE, total),
         }
@@ -49,12 +48,7 @@ class JobPages(Pages):
     @get(r"/jobs/{id:\w+}", "job.html")
     async def show_one(self, request: web.Request) -> dict[str, Any]:
         job = existing(await self._store.jobs.get(request.match_info["id"]), "job")
-        return {
-            "job": job,
-            "tones": _TONES,
-            "payload": _pretty(job.payload),
-            "may_retry": job.status in ("failed", "retry"),
-        }
+        return {"job": job, "tones": _TONES, "payload": _pretty(job.payload)}
 
     @post(r"/jobs/{id:\w+}/retry", "jobs.retry")
     async def retry(self, request: web.Request, form: Form) -> web.Response:

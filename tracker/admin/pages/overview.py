@@ -19,7 +19,7 @@ from aiohttp import web
 from redis.exceptions import RedisError
 
 from tracker.admin.auth.auth import ACCESS, IDENTITY
-from tracker.admin.context import AdminContext, announce_urls
+from tracker.admin.context import AdminContext
 from tracker.admin.http.connections import STOPPING
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.history import chart_data, rounded
@@ -223,7 +223,6 @@ class OverviewPage(Pages):
             "ranges": RANGES.values(),
             "server": self._context.server,
             "listen": self._context.listening,
-            "announce_urls": announce_urls(self._context, request.host),
             "texts": texts(reading) if reading else {},
             "tones": tones(reading) if reading else {},
             "failures": reading.failures if reading else [],

@@ -22,7 +22,7 @@ from multidict import MultiDict
 
 from tracker import __version__
 from tracker.admin.auth.auth import IDENTITY, Rule, add_rule
-from tracker.admin.context import CONTEXT, AdminContext
+from tracker.admin.context import CONTEXT, AdminContext, announce_urls
 from tracker.admin.http.static_files import read_all
 from tracker.admin.pages.forms import Form, read_form
 from tracker.errors import ClientError, NotFound
@@ -314,6 +314,7 @@ def render(
         "store_notices": context.store.shards.notices(),
         "settings": context.settings,
         "accounts": context.settings.users.private,
+        "announce_urls": announce_urls(context, request.host),
         "now": context.clock(),
         "error": error,
         **variables,

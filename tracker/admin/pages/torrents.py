@@ -11,7 +11,7 @@ from aiohttp import web
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import announce_urls
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, page_number, read_rule, turned
+from tracker.admin.pages.forms import Form, ListQuery, cursor_number, page_number, read_rule, turned
 from tracker.admin.pages.rendering import Pages, country_name, done, get, post, render, wants_part
 from tracker.admin.pages.world import info_hash_of, readable
 from tracker.bittorrent import InfoHash
@@ -102,16 +102,7 @@ class TorrentPages(Pages):
         registered, complete, page = await asyncio.gather(
             self._store.torrents.count(), listing.is_complete(), self._listed(query)
         )
-        variables = {
-            "query": query,
-            "filters": FILTERS,
-            "sizes": SIZES,
-            "headings": query.headings(),
-            "registered": registered,
-            "complete": complete,
-            "announce_urls": announce_urls(self._context, request.host),
-            **page,
-        }
+        variables = {"query": query, "filters": FILTERS, "registered": registered, "complete": complete, **page}
         if not wants_part(request):
             return render(request, "torrents.html", variables)
         response = render(request, "parts/torrent_list.html", variables)
@@ -194,8 +185,7 @@ class TorrentPages(Pages):
         return self._answer(request, added, refused, 200 if added else 422)
 
     def _answer(self, request: web.Request, added: list[Added], refused: list[Refused], status: int) -> web.Response:
-        urls = announce_urls(self._context, request.host)
-        variables = {"added": added, "refused": refused, "max_files": MAX_FILES, "announce_urls": urls}
+        variables = {"added": added, "refused": refused, "max_files": MAX_FILES}
         return render(request, "torrents_add.html", variables, status=status)
 
     @get("/torrents/denied", "torrents_denied.html")
@@ -232,7 +222,6 @@ class TorrentPages(Pages):
             "place": await self._store.scores.place(torrent.torrent_id),
             "charted": len(points) >= MIN_POINTS,
             "scored": bool(points),
-            "announce_urls": announce_urls(self._context, request.host),
             "has_file": await asyncio.to_thread(self._context.torrent_files.has, torrent.info_hash),
             "users": await unique_users.users_of(f"torrents.{torrent.info_hash.hex()}.users"),
             "countries": [(readable(name), users) for name, users in countries[:COUNTRIES]],

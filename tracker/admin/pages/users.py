@@ -12,7 +12,7 @@ from aiohttp import web
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import announce_urls
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import SIZES, Form, ListQuery, cursor_number, page_number, read_rule, turned
+from tracker.admin.pages.forms import Form, ListQuery, cursor_number, page_number, read_rule, turned
 from tracker.admin.pages.rendering import Pages, done, get, post, render
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, NotFound, existing
@@ -97,11 +97,9 @@ class UserPages(Pages):
             "upload_multiplier": upload,
             "download_multiplier": download,
             "query": query,
-            "sizes": SIZES,
             "states": [
                 (replace(query, state=state).href(), label, state == query.state) for state, label in STATES.items()
             ],
-            "headings": query.headings(),
             "registered": await self._store.users.count(),
             "complete": await self._store.user_listing.is_complete(),
             "missing": missing,

@@ -22,7 +22,7 @@ from tracker.names import printable
 from tracker.volunteer.clients import ClientUnavailable, TorrentClient
 
 if TYPE_CHECKING:
-    from tracker.volunteer.loop import Confirm, Rules, StateFile
+    from tracker.volunteer.loop import Confirm, Rules, State
     from tracker.volunteer.work_api import Identity
 
 PASSKEY = "SWARMKEEPER_PASSKEY"
@@ -88,7 +88,7 @@ def seed(
     """
     # For this command only: the other ones of `tracker work` do not wait for these.
     from tracker.system import logs  # noqa: PLC0415
-    from tracker.volunteer.loop import Rules, StateFile, open_state, read_state  # noqa: PLC0415
+    from tracker.volunteer.loop import Rules, open_state, read_state  # noqa: PLC0415
     from tracker.volunteer.work_api import Unavailable  # noqa: PLC0415
 
     logs.configure()
@@ -100,9 +100,9 @@ def seed(
     _check_url(url, sends_passkey=bool(identity.passkey))
     rules = Rules(space, max_torrents, auto_drop, delete_data, round_seconds=every)
     path = state or _default_state(url, client, label)
-    with nullcontext(StateFile(None, read_state(path))) if dry_run else open_state(path) as file:
+    with nullcontext(read_state(path)) if dry_run else open_state(path) as held:
         with _closing(open_client(client, password, label=label, folder=folder)) as opened:
-            run = _run(url, identity, opened, file, rules, dry_run=dry_run, once=once)
+            run = _run(url, identity, opened, held, rules, dry_run=dry_run, once=once)
             try:
                 asyncio.run(run)
             except (Unavailable, ClientUnavailable) as error:  # with --once or --dry-run
@@ -154,21 +154,14 @@ def _web_address(url: SplitResult) -> str:
 
 
 async def _run(
-    url: str,
-    identity: "Identity",
-    client: TorrentClient,
-    file: "StateFile",
-    rules: "Rules",
-    *,
-    dry_run: bool,
-    once: bool,
+    url: str, identity: "Identity", client: TorrentClient, state: "State", rules: "Rules", *, dry_run: bool, once: bool
 ) -> None:
     from tracker.system.event_loop import running  # noqa: PLC0415
     from tracker.volunteer.loop import Volunteer  # noqa: PLC0415
     from tracker.volunteer.work_api import WorkApi  # noqa: PLC0415
 
     async with WorkApi.open(url, identity) as api:
-        volunteer = Volunteer(api, client, file, rules, confirm=_confirm() if not dry_run else None)
+        volunteer = Volunteer(api, client, state, rules, confirm=_confirm() if not dry_run else None)
         if dry_run:
             for line in await volunteer.preview():
                 say(line)
