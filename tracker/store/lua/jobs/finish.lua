@@ -8,13 +8,6 @@
 local P, call, now, max_finished = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
 --@ include lib/queue.lua
 
-local function put_back(Q, id, v, run_after)
-  local status = tonumber(v[2] or '') and tonumber(v[2]) > 0 and 'retry' or 'pending'
-  call('HSET', P .. 'job:' .. id, 'status', status, 'started', '', 'run_after', run_after)
-  add_waiting(Q, id, status, tonumber(v[4] or '') or 0, run_after, tonumber(v[5] or ''))
-  return status
-end
-
 local function end_run(queue, id, token, outcome, reason, again)
   local Q = open_queue(queue)
   if not has_lease(Q.running, id, token) then return '' end
@@ -24,7 +17,11 @@ local function end_run(queue, id, token, outcome, reason, again)
   if outcome == 'completed' then return finish_job(Q, id, 'completed', '') end
   if outcome == 'failed' then return run_failed(Q, id, v, tonumber(again), reason) end
   if outcome == 'fatal' then return finish_job(Q, id, 'failed', reason) end
-  return put_back(Q, id, v, tonumber(outcome == 'postponed' and again or v[6] or '') or now)
+  local status = (tonumber(v[2] or '') or 0) > 0 and 'retry' or 'pending'
+  local run_after = tonumber(outcome == 'postponed' and again or v[6] or '') or now
+  call('HSET', P .. 'job:' .. id, 'status', status, 'started', '', 'run_after', run_after)
+  add_waiting(Q, id, status, tonumber(v[4] or '') or 0, run_after, tonumber(v[5] or ''))
+  return status
 end
 
 local answer = {}

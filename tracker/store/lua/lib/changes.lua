@@ -46,19 +46,14 @@ function feed.totals(uid, tid)
     extra_dn = v[5] or 0 }
 end
 
--- A peer by its hash.
-function feed.peer(tid, pidx)
-  local v = redis.pcall('HMGET', P .. 'p:' .. tid .. ':' .. pidx, 'uploaded', 'downloaded', 'endpoints', 'peer_id',
-    'agent')
-  return { pidx = pidx, uploaded = v[1] or '0', downloaded = v[2] or '0', endpoints = v[3] or '',
-    announced = v[4] and (string.gsub(v[4], '.', function(one) return string.format('%02x', string.byte(one)) end)),
-    agent = v[5] or '' }
-end
-
 -- A change of a peer by no announce of its own. Its hash still exists.
 function feed.record_peer(change, t, pidx, uid, left)
   if max_changes == 0 then return end
-  local peer = feed.peer(t.tid, pidx)
+  local v = redis.pcall('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'uploaded', 'downloaded', 'endpoints', 'peer_id',
+    'agent')
+  local peer = { pidx = pidx, uploaded = v[1] or '0', downloaded = v[2] or '0', endpoints = v[3] or '',
+    announced = v[4] and (string.gsub(v[4], '.', function(one) return string.format('%02x', string.byte(one)) end)),
+    agent = v[5] or '' }
   local totals = uid ~= '' and feed.totals(uid, t.tid)
     or { uploaded = peer.uploaded, downloaded = peer.downloaded, seed_time = '0' }
   feed.record(change, t, uid, left, totals, peer)

@@ -39,18 +39,6 @@ local function write_rights(passkey, rights, uid)
   if rights.visible then hide_user(uid, rights.visible == '0') end
 end
 
--- What adding makes of the user's totals. With several shards it goes into the base: the part that is in no shard.
-local function add_to_totals(uid, adds, fields, totals)
-  for name, more in pairs(adds) do
-    local v = call('HMGET', P .. 'u:' .. uid, name, 'base_' .. name)
-    local held = stored_number(v[1]) or 0
-    local sum = math.max(0, math.min(9007199254740991, held + tonumber(more)))
-    totals[name] = string.format('%.0f', sum)
-    fields[name] = totals[name]
-    if is_main and v[2] then fields['base_' .. name] = string.format('%.0f', (tonumber(v[2]) or 0) + sum - held) end
-  end
-end
-
 -- True for a row that was not applied before. `once`: the key of a request that may be repeated, '' for none.
 local ONCE_SECONDS = 604800
 local function is_first(once, row)
@@ -71,7 +59,14 @@ local function write_account(uid, user, before, with_totals, is_new)
   end
   if next(user.adds) then
     totals = { uploaded = totals.uploaded, downloaded = totals.downloaded }
-    add_to_totals(uid, user.adds, fields, totals)
+    for name, more in pairs(user.adds) do -- with several shards to the base, which is in no shard
+      local v = call('HMGET', P .. 'u:' .. uid, name, 'base_' .. name)
+      local held = stored_number(v[1]) or 0
+      local sum = math.max(0, math.min(9007199254740991, held + tonumber(more)))
+      totals[name] = string.format('%.0f', sum)
+      fields[name] = totals[name]
+      if is_main and v[2] then fields['base_' .. name] = string.format('%.0f', (tonumber(v[2]) or 0) + sum - held) end
+    end
   end
   fields.listed = user.folded
   set_fields(P .. 'u:' .. uid, fields)

@@ -125,17 +125,6 @@ local function grow(m)
   end
 end
 
-local function save_boards()
-  for board, entries in pairs(boards) do
-    local scope = monthly_boards[board]
-    try('ZADD', scope and P .. 'i:unique:' .. board .. ':all' or board, unpack(entries))
-    if scope then
-      local key = P .. 'i:unique:' .. board .. ':' .. month
-      if try('ZADD', key, unpack(scope)) then call('EXPIREAT', key, until_month, 'NX') end
-    end
-  end
-end
-
 local MARKER_SECONDS, MARKER_TEXT = 2592000, '2592000' -- as text too: each call would format a number
 
 local function count_by_markers()
@@ -195,5 +184,12 @@ local function estimate()
 end
 
 if ARGV[9] == '1' then estimate() else count_by_markers() end
-save_boards()
+for board, entries in pairs(boards) do
+  local scope = monthly_boards[board]
+  try('ZADD', scope and P .. 'i:unique:' .. board .. ':all' or board, unpack(entries))
+  if scope then
+    local key = P .. 'i:unique:' .. board .. ':' .. month
+    if try('ZADD', key, unpack(scope)) then call('EXPIREAT', key, until_month, 'NX') end
+  end
+end
 return { new, failed, skipped }

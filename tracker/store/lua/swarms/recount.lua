@@ -165,18 +165,6 @@ end
 
 -- Rebuilding from the hashes of the peers, O(swarm). It is needed only after other programs changed keys.
 
--- Deletes the addresses of a swarm, and subtracts them from the counts of all swarms.
-local function drop_addresses(t)
-  local key = P .. 'addresses:' .. t.ih
-  local page = call('HGETALL', key)
-  for i = 1, #page, 2 do
-    local net = page[i]
-    if #net == 4 or #net == 8 then count_entries(net, -math.floor(#page[i + 1] / entry_size(net))) end
-  end
-  call('UNLINK', key)
-  t.crowded = 0
-end
-
 -- The ids of all peers that the member set or an array names.
 local function all_members(t)
   local ids, seen = {}, {}
@@ -191,12 +179,6 @@ local function all_members(t)
   return ids
 end
 
-local function remove_invalid(t, key, pidx, active)
-  call('SREM', P .. 'tpeers:' .. t.ih, pidx)
-  call('SREM', P .. 'p:' .. pidx .. ':torrents', t.tid)
-  if active == '1' or not active then call('UNLINK', key) end
-end
-
 local function readmit(t, pidx)
   local key = P .. 'p:' .. t.tid .. ':' .. pidx
   local p = call('HMGET', key, 'active', 'left', 'paused', 'endpoints')
@@ -204,7 +186,10 @@ local function readmit(t, pidx)
   local v4, v6, socket = split_families(endpoints)
   if p[1] ~= '1' or call('EXISTS', P .. 'ptimeout:' .. t.tid .. ':' .. pidx) == 0
       or #endpoints ~= #v4 + #v6 + #socket or endpoints == '' then
-    return remove_invalid(t, key, pidx, p[1])
+    call('SREM', P .. 'tpeers:' .. t.ih, pidx)
+    call('SREM', P .. 'p:' .. pidx .. ':torrents', t.tid)
+    if p[1] == '1' or not p[1] then call('UNLINK', key) end
+    return
   end
   local kind, pid = kind_of(p[2], p[3]), to_raw(pidx)
   call('HDEL', key, 'n4', 'n6', 'nw')
@@ -226,8 +211,13 @@ local function rebuild(t)
     call('UNLINK', t.arrays .. name, t.arrays .. name .. 'i')
     t[name] = 0
   end
-  t.seeders, t.leechers, t.paused = 0, 0, 0
-  drop_addresses(t)
+  t.seeders, t.leechers, t.paused, t.crowded = 0, 0, 0, 0
+  local addresses = call('HGETALL', P .. 'addresses:' .. t.ih)
+  for i = 1, #addresses, 2 do -- they leave the counts of all swarms
+    local net = addresses[i]
+    if #net == 4 or #net == 8 then count_entries(net, -math.floor(#addresses[i + 1] / entry_size(net))) end
+  end
+  call('UNLINK', P .. 'addresses:' .. t.ih)
   call('HDEL', t.key, 'paused')
   for _, pidx in ipairs(ids) do readmit(t, pidx) end
   save_torrent(t)

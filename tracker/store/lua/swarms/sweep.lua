@@ -122,14 +122,6 @@ local function remove_members(t, tid, members)
   return (load_torrent(t.ih))
 end
 
--- A swarm that fits into one call is counted exactly.
-local function visit_small(t, tid, is_summed)
-  t = remove_members(t, tid, call('SMEMBERS', P .. 'tpeers:' .. t.ih))
-  local is_right, counts = check_swarm(t)
-  if not is_right then repair(t) end
-  if not is_summed then sum_peers(t, counts) end
-end
-
 -- From now on, how many peers come, leave or change is counted (note_moves() of torrent.lua).
 local function count_moves(tid)
   call('SET', P .. 'sweeping', tid .. ' 0', 'EX', 3600)
@@ -217,8 +209,11 @@ local function visit(tid, position)
   if members == 0 then return visit_empty(t) end
   if position == '' then redis.pcall('ZREM', P .. 'i:empty', tid) end
   local is_summed = part and part ~= 'm' and part ~= 'forget'
-  if members <= budget then
-    visit_small(t, tid, is_summed)
+  if members <= budget then -- the swarm is counted exactly
+    t = remove_members(t, tid, call('SMEMBERS', P .. 'tpeers:' .. ih))
+    local is_right, counts = check_swarm(t)
+    if not is_right then repair(t) end
+    if not is_summed then sum_peers(t, counts) end
     return ''
   end
   if not is_summed then return visit_members(t, tid, rest or '') end

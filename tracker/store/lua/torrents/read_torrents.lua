@@ -9,11 +9,6 @@ local function values(keys)
   return keys[1] and call('MGET', unpack(keys)) or {}
 end
 
-local function fields_of(ih)
-  local fields = redis.pcall('HGETALL', P .. 't:' .. ih)
-  return fields.err and {} or fields
-end
-
 local function id_in(fields)
   for i = 1, #fields, 2 do
     if fields[i] == 'tid' then return fields[i + 1] end
@@ -33,7 +28,8 @@ end
 local stored, ranked, of = values(keys), {}, {}
 for i = 1, #names do
   local ih, registered, denial = hashes[i], stored[2 * i - 1], stored[2 * i]
-  local fields = ih and fields_of(ih)
+  local fields = ih and redis.pcall('HGETALL', P .. 't:' .. ih)
+  if fields and fields.err then fields = {} end
   answers[i] = ih and { ih, registered, denial, fields, false }
   local id = ih and (id_in(fields) or registered)
   if id then ranked[#ranked + 1], of[#of + 1] = id, answers[i] end

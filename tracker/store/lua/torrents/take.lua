@@ -26,17 +26,15 @@ call('HLEN', leases .. ':tokens')
 call('GET', P .. 'lease')
 
 -- Repairs leases of dead workers, leases and times of a clock that was ahead, and scores that have no time.
-local function repair()
-  local ended = call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, MAX_REPAIRED)
-  for _, ids in ipairs({ ended, leases_beyond(leases, now + lease_for + MAX_CLOCK_SKEW, MAX_REPAIRED) }) do
-    for _, tid in ipairs(ids) do release_lease(leases, tid) end
-  end
-  for _, tid in ipairs(call('ZRANGEBYSCORE', times, now + 60, '+inf', 'LIMIT', 0, MAX_REPAIRED)) do
-    call('ZADD', times, now, tid)
-  end
-  if ranked > timed then
-    for _, tid in ipairs(call('ZRANDMEMBER', scores, MAX_REPAIRED)) do call('ZADD', times, 'NX', now, tid) end
-  end
+local ended = call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, MAX_REPAIRED)
+for _, ids in ipairs({ ended, leases_beyond(leases, now + lease_for + MAX_CLOCK_SKEW, MAX_REPAIRED) }) do
+  for _, tid in ipairs(ids) do release_lease(leases, tid) end
+end
+for _, tid in ipairs(call('ZRANGEBYSCORE', times, now + 60, '+inf', 'LIMIT', 0, MAX_REPAIRED)) do
+  call('ZADD', times, now, tid)
+end
+if ranked > timed then
+  for _, tid in ipairs(call('ZRANDMEMBER', scores, MAX_REPAIRED)) do call('ZADD', times, 'NX', now, tid) end
 end
 
 -- A torrent that cannot be taken must not delay the others: it leaves the ranking until its next join.
@@ -86,7 +84,6 @@ local function take_by_score(due_count, turns)
   for i = 1, math.min(turns, #candidates) do take(candidates[i][1]) end
 end
 
-repair()
 if ARGV[7] ~= '' then
   if not call('ZSCORE', scores, ARGV[7]) then return taken end
   if not are_free({ ARGV[7] })[1] then return math.ceil(tonumber(call('ZSCORE', leases, ARGV[7])) - now) end

@@ -175,21 +175,18 @@ local function first_of(queue)
   return item, place, shared
 end
 
-local function find()
-  local queues = { 'todo:d:' .. claimant, 'todo', 'todo:secondary', 'todo:redo' }
-  for i = has_more and 1 or 2, ARGV[10] == '0' and 1 or #queues do
-    local item, place, shared = first_of(queues[i])
-    if item or unknown then return item, place, shared, queues[i] end
-  end
-end
-
 local function note_looks()
   for field, rank in pairs(go_on) do
     if rank > 0 then call('HSET', W .. ':looked', field, decimal(rank)) else call('HDEL', W .. ':looked', field) end
   end
 end
 
-local item, place, shared, queue = find()
+local queues, item, place, shared, queue = { 'todo:d:' .. claimant, 'todo', 'todo:secondary', 'todo:redo' }
+for i = has_more and 1 or 2, ARGV[10] == '0' and 1 or #queues do
+  queue = queues[i]
+  item, place, shared = first_of(queue)
+  if item or unknown then break end
+end
 if unknown then return { 'ask', unpack(unknown) } end
 if not item then
   note_looks()

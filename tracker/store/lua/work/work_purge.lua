@@ -11,25 +11,19 @@ check_own_queues(unpack(ARGV, 4))
 
 local place, before = ARGV[2], ARGV[3] == '+inf' and math.huge or tonumber(ARGV[3])
 
-local function remove_done(item)
-  local at = (place == '' or place == 'done') and tonumber(call('ZSCORE', W .. ':done', item) or '')
-  if not at or at >= before then return false end
-  call('ZREM', W .. ':done', item)
-  return true
-end
-
-local function remove_wanted(item)
-  local queue, _, asked = queue_of(item)
-  if not queue or place ~= '' and place ~= queue then return false end
-  local wanted = tonumber(call('HGET', W .. ':wanted', item) or '1')
-  dequeue_item(item, queue, asked, true)
-  count_work('added', decimal(-wanted))
-  return true
-end
-
 local removed = 0
 for i = 4, #ARGV do
-  local was_done, was_wanted = remove_done(ARGV[i]), remove_wanted(ARGV[i])
-  if was_done or was_wanted then removed = removed + 1 end
+  local item = ARGV[i]
+  local done_at = (place == '' or place == 'done') and tonumber(call('ZSCORE', W .. ':done', item) or '')
+  local was_done = done_at and done_at < before
+  if was_done then call('ZREM', W .. ':done', item) end
+  local queue, _, asked = queue_of(item)
+  local is_wanted = queue and (place == '' or place == queue)
+  if is_wanted then
+    local wanted = tonumber(call('HGET', W .. ':wanted', item) or '1')
+    dequeue_item(item, queue, asked, true)
+    count_work('added', decimal(-wanted))
+  end
+  if was_done or is_wanted then removed = removed + 1 end
 end
 return removed

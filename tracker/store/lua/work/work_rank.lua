@@ -61,32 +61,25 @@ local function amount(text, most)
   return math.max(0, math.min(most, whole(text)))
 end
 
-local function group_of(claimant, at)
-  local slot = at - at % CHART_SECONDS
-  local key = decimal(slot) .. ' ' .. claimant
-  if not groups[key] then
-    groups[key] = { claimant = claimant, slot = slot, sums = { 0, 0, 0 } }
-    order[#order + 1] = groups[key]
-  end
-  return groups[key]
-end
-
-local function add_domains(text)
-  local readable, by_domain = pcall(cjson.decode, text or '')
-  for domain, bytes in pairs(readable and type(by_domain) == 'table' and by_domain or {}) do
-    if type(domain) == 'string' and type(bytes) == 'number' then add_to(domains, domain, amount(bytes, MAX_BYTES)) end
-  end
-end
-
 local function add_entry(flat)
   local row = {}
   for i = 1, #flat, 2 do row[flat[i]] = flat[i + 1] end
   if not row.by or row.by == '' then return end
   local at_ms = amount(row.at, MAX_AT)
   local bytes, seconds = amount(row.total, MAX_BYTES), amount(row.seconds, MAX_BYTES)
-  local sums = group_of(row.by, math.floor(at_ms / 1000)).sums
+  local at = math.floor(at_ms / 1000)
+  local slot = at - at % CHART_SECONDS
+  local key = decimal(slot) .. ' ' .. row.by
+  if not groups[key] then
+    groups[key] = { claimant = row.by, slot = slot, sums = { 0, 0, 0 } }
+    order[#order + 1] = groups[key]
+  end
+  local sums = groups[key].sums
   sums[1], sums[2], sums[3] = sums[1] + 1, sums[2] + bytes, sums[3] + seconds
-  add_domains(row.bytes)
+  local readable, by_domain = pcall(cjson.decode, row.bytes or '')
+  for domain, moved in pairs(readable and type(by_domain) == 'table' and by_domain or {}) do
+    if type(domain) == 'string' and type(moved) == 'number' then add_to(domains, domain, amount(moved, MAX_BYTES)) end
+  end
   if row.version and row.version ~= '' then versions[row.by] = row.version end
   local took, bucket = 0, 'more'
   if row.claimed and row.claimed ~= '' then took = math.floor((at_ms - amount(row.claimed, at_ms)) / 1000) end

@@ -11,20 +11,6 @@ for i = 3, #ARGV do
   least[i - 2], sums[i - 1] = tonumber(ARGV[i]), 0
 end
 
-local function class_of(seeders)
-  local class = 1
-  for i, number in ipairs(least) do
-    if seeders >= number then class = i + 1 end
-  end
-  return class
-end
-
-local function size_of(ih)
-  local size = redis.pcall('HGET', P .. 't:' .. ih, 'size')
-  local valid = type(size) == 'string' and #size <= MAX_DIGITS and string.match(size, '^%d+$')
-  return valid and tonumber(size) or 0
-end
-
 -- One command for all ids costs a fraction of one command each.
 local page = call('ZSCAN', P .. 'i:seeders', ARGV[1], 'COUNT', ARGV[2])
 local ids, registrations = {}, {}
@@ -33,8 +19,13 @@ local hashes = #ids > 0 and call('MGET', unpack(ids)) or {}
 for i, ih in ipairs(hashes) do registrations[i] = P .. 'info_hash:' .. (ih or '') end
 local registered = #ids > 0 and call('MGET', unpack(registrations)) or {}
 for i, tid in ipairs(registered) do
-  local class = class_of(tonumber(page[2][2 * i]))
-  if tid then sums[class] = sums[class] + size_of(hashes[i]) end
+  local class, size = 1, tid and redis.pcall('HGET', P .. 't:' .. hashes[i], 'size')
+  for n, number in ipairs(least) do
+    if tonumber(page[2][2 * i]) >= number then class = n + 1 end
+  end
+  if type(size) == 'string' and #size <= MAX_DIGITS and string.match(size, '^%d+$') then
+    sums[class] = sums[class] + tonumber(size)
+  end
 end
 for class, sum in ipairs(sums) do sums[class] = string.format('%.0f', sum) end
 return { page[1], sums }
