@@ -124,9 +124,7 @@ def check_geoip(path: Path | None, now: float) -> Finding:
 
 
 SYSTEM = Path("/proc/sys/net")
-_BUFFER = "core/rmem_max"
 _WILDCARDS = ("0.0.0.0:", "[::]:")
-_CONNTRACK = "netfilter/nf_conntrack_max"
 
 
 def check_udp(
@@ -141,13 +139,13 @@ def check_udp(
         text = f"on this system {everywhere[0]} may answer from another address than was asked; clients ignore that"
         remedy = "if this machine has several addresses, name each of them in TRACKER_UDP__LISTEN"
         yield Finding("warning", "udp addresses", text, remedy)
-    granted, wanted = _number(system / _BUFFER), settings.udp.receive_buffer_bytes
+    granted, wanted = _number(system / "core/rmem_max"), settings.udp.receive_buffer_bytes
     if granted is not None and granted < wanted:
         text = f"the receive buffer of UDP sockets is at most {granted} bytes: bursts of announces are lost"
         yield Finding("warning", "udp", text, f"sysctl -w net.core.rmem_max={wanted}, then restart the tracker")
     else:
         yield Finding("ok", "udp", f"a receive buffer of {wanted} bytes")
-    tracked = _number(system / _CONNTRACK)
+    tracked = _number(system / "netfilter/nf_conntrack_max")
     if tracked is not None:
         text = f"the firewall tracks connections, at most {tracked}; each UDP client takes one for a minute"
         yield Finding("ok", "udp firewall", text, "with many peers exempt the port, see docs/udp.md")

@@ -147,10 +147,20 @@ class Maintenance:
                 for batch in in_parts(sorted(torrents), BATCH):
                     await self._list_torrents(shard, batch, findings)
                 for batch in in_parts([key[-40:].decode() for key in page[DENIAL]], BATCH):
-                    await self._list_denied(shard, batch, findings)
+                    listed = await shard.connection.command("ZMSCORE", shard.keys.denied(), *batch)
+                    missing = [ih for ih, score in zip(batch, listed, strict=True) if score is None]
+                    await list_denials(shard.scripts, int(self.store.clock()), missing)
+                    findings.add("denials that were not listed", [ih.encode() for ih in missing], changed=True)
 
         await self._in_all(reindex_in)
-        await self._adopt(findings)
+        cursor = None
+        while cursor != START:
+            step = await adopt_some(self.store.shards.main, cursor or START)
+            findings.add("users that were not listed", [user.encode() for user in step.users], changed=True)
+            findings.add("clients that were not listed", step.clients, changed=True)
+            findings.add("users who were not listed by name", [user.encode() for user in step.names], changed=True)
+            findings.add(UNUSABLE_IDS, [user.encode() for user in step.unusable], changed=False)
+            cursor = step.cursor
         await self.store.users.reindex_hit_and_runs()
         return findings.by_count()
 
@@ -181,23 +191,6 @@ class Maintenance:
         await list_torrents(shard.scripts, now, rows)
         findings.add("torrents that were in no ranking", bound, changed=True)
         findings.add("torrents that were not listed", [info_hash for info_hash, *_ in rows], changed=True)
-
-    async def _list_denied(self, shard: Shard, info_hashes: Sequence[str], findings: _Findings) -> None:
-        listed = await shard.connection.command("ZMSCORE", shard.keys.denied(), *info_hashes)
-        missing = [ih for ih, score in zip(info_hashes, listed, strict=True) if score is None]
-        await list_denials(shard.scripts, int(self.store.clock()), missing)
-        findings.add("denials that were not listed", [ih.encode() for ih in missing], changed=True)
-
-    async def _adopt(self, findings: _Findings) -> None:
-        cursor = START
-        while True:
-            step = await adopt_some(self.store.shards.main, cursor)
-            findings.add("users that were not listed", [user.encode() for user in step.users], changed=True)
-            findings.add("clients that were not listed", step.clients, changed=True)
-            findings.add("users who were not listed by name", [user.encode() for user in step.names], changed=True)
-            findings.add(UNUSABLE_IDS, [user.encode() for user in step.unusable], changed=False)
-            if (cursor := step.cursor) == START:
-                return
 
 
 async def _unlink(shard: Shard, names: Sequence[bytes]) -> int:

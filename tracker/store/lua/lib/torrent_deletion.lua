@@ -5,25 +5,22 @@
 --@ include lib/names.lua
 
 local PLACES_PER_CALL, MONTHS_KEPT = 25, 13
-local period_suffixes
 
 -- The suffixes of a metric's keys: none, the months that are kept, and the next one, as a clock may be ahead.
 local function suffixes()
-  if period_suffixes then return period_suffixes end
   local made, year, month = { '' }, month_of(math.floor(now / 86400))
   local this = 12 * year + month - 1
   for number = this + 1, this - MONTHS_KEPT, -1 do
     made[#made + 1] = string.format('.%04d-%02d', math.floor(number / 12), number % 12 + 1)
   end
-  period_suffixes = made
   return made
 end
 
-local function unlink_metrics(names, heads)
+local function unlink_metrics(names, heads, periods)
   local keys = {}
   for _, name in ipairs(names) do
     for _, head in ipairs(heads) do
-      for _, suffix in ipairs(suffixes()) do keys[#keys + 1] = head .. name .. suffix end
+      for _, suffix in ipairs(periods) do keys[#keys + 1] = head .. name .. suffix end
     end
   end
   call('UNLINK', unpack(keys))
@@ -40,19 +37,19 @@ local function delete_unique_users(ih)
   elseif #places == 0 and call('EXISTS', P .. 'torrents.' .. ih .. '.users') == 0 then
     return true
   end
+  local periods, names = suffixes(), {}
   if #places > 0 then
-    local names = {}
     for i, place in ipairs(places) do -- such as `cities.France/Paris`; its metric is `countries.France.cities.Paris`
       names[i] = ih .. '.' .. string.gsub(place, '^(%a+)%.([^/]*)/(.*)$', 'countries.%2.%1.%3') .. '.users'
     end
-    unlink_metrics(names, heads)
+    unlink_metrics(names, heads, periods)
     call('ZREM', places_key, unpack(places))
   end
   if #places == PLACES_PER_CALL then return false end
-  for _, suffix in ipairs(suffixes()) do
+  for _, suffix in ipairs(periods) do
     call('ZREM', P .. 'i:unique:torrents:' .. (suffix == '' and 'all' or string.sub(suffix, 2)), ih)
   end
-  unlink_metrics({ ih .. '.users' }, heads)
+  unlink_metrics({ ih .. '.users' }, heads, periods)
   return true
 end
 

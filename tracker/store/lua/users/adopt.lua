@@ -32,15 +32,15 @@ local function visit_user(passkey)
   note_name(uid)
 end
 
-local function visit_client(prefix)
-  if #prefix <= 20 and call('SADD', P .. 'whitelist', prefix) == 1 then clients[#clients + 1] = prefix end
-end
-
 -- The pattern matches both `user:` and `whitelist:`, so one walk finds both.
 local page = call('SCAN', ARGV[1], 'MATCH', ARGV[3] .. '[uw][sh][ei][rt]*', 'COUNT', ARGV[2])
 for _, key in ipairs(page[2]) do
   local name = string.sub(key, #P + 1)
   local passkey, prefix = string.match(name, '^user:(.+)$'), string.match(name, '^whitelist:(.+)$')
-  if passkey then pcall(visit_user, passkey) elseif prefix then pcall(visit_client, prefix) end
+  if passkey then
+    pcall(visit_user, passkey)
+  elseif prefix and #prefix <= 20 and redis.pcall('SADD', P .. 'whitelist', prefix) == 1 then
+    clients[#clients + 1] = prefix
+  end
 end
 return { page[1], call('DBSIZE'), adopted, unusable, clients, names }
