@@ -60,7 +60,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The private server.
     "valkey": ("errors", "settings", "store", "system"),
     # What every process needs.
-    "runtime": (*NOUNS, "dht", "settings", "store", "system", "valkey", "workers.site.mapping"),
+    "runtime": (*NOUNS, "settings", "store", "system", "valkey", "workers.site.mapping"),
     "doctor": (*NOUNS, "geoip", "refusals", "settings", "store", "system", "wire.endpoint", "workers.site"),
     # Operations of the API, the dashboard and the command line.
     "operations": (*NOUNS, "geoip", "store", "system", "wire", "workers.work"),

@@ -6,8 +6,8 @@ import pytest
 
 from tests.dht.test_node import Island, address, joined
 from tracker.admin.metrics.exposition import Scrape, StoreReadings
+from tracker.app.dht import DhtTelemetry
 from tracker.bittorrent import InfoHash
-from tracker.runtime.dht_telemetry import DhtTelemetry
 from tracker.runtime.telemetry import Telemetry
 from tracker.store.dht.torrents import Participation
 
