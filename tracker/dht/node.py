@@ -16,31 +16,13 @@ from tracker.dht.node_id import ExternalAddress, fits_address, id_for_address, t
 from tracker.dht.rate_limits import InboundLimits, OutboundLimits
 from tracker.dht.responder import NO_PART, Family, Responder, Swarm
 from tracker.errors import KrpcError, QueryError
-from tracker.wire.krpc import (
-    NAMES,
-    NODE6_LENGTH,
-    NODE_LENGTH,
-    AnnouncePeer,
-    Answer,
-    Arguments,
-    Failure,
-    FindNode,
-    GetPeers,
-    Node,
-    NodeId,
-    Ping,
-    Query,
-    encode_query,
-    parse_message,
-    split_nodes,
-    why_no_query,
-)
+from tracker.wire import krpc
 
 MAX_PENDING = 256
 TIMEOUT_SECONDS = 10
 _ID_LENGTH = 4
 _ID_FIELD = b"1:t4:"
-_PING = Ping()
+_PING = krpc.Ping()
 
 
 @dataclass(slots=True, eq=False)
@@ -48,15 +30,15 @@ class Pending:
     """A query of ours that waits for the limits, or for its answer."""
 
     endpoint: Endpoint
-    id: NodeId | None
+    id: krpc.NodeId | None
     """``None`` for a node that is known by its address only."""
-    arguments: Arguments = _PING
+    arguments: krpc.Arguments = _PING
     lookup: Lookup | None = None
     sent_at: float = 0.0
 
     @property
     def query(self) -> str:
-        return NAMES[type(self.arguments)]
+        return krpc.NAMES[type(self.arguments)]
 
 
 class Transactions:
@@ -155,14 +137,14 @@ class DhtNode:
         self._next_expiry = now + EXPIRE_ROUND_SECONDS
 
     @property
-    def id(self) -> NodeId:
+    def id(self) -> krpc.NodeId:
         return to_id(self.table.entries.own)
 
     def take_datagrams(self) -> list[Datagram]:
         datagrams, self._datagrams = self._datagrams, []
         return datagrams
 
-    def receive(self, data: bytes, source: Endpoint, now: float) -> Query | None:
+    def receive(self, data: bytes, source: Endpoint, now: float) -> krpc.Query | None:
         """Returns a query about a torrent, which the caller answers with ``respond``."""
         self.counts.packets_in += 1
         self.counts.bytes_in += len(data)
@@ -170,35 +152,35 @@ class DhtNode:
             self.counts.dropped["port 0"] += 1
             return None
         awaited = self._transactions.awaited(source, data)
-        if awaited is None and (reason := why_no_query(data) or self.inbound.refuse(Address(source[:-2]), now)):
+        if awaited is None and (reason := krpc.why_no_query(data) or self.inbound.refuse(Address(source[:-2]), now)):
             self.counts.dropped[reason] += 1
             return None
-        message: Query | Answer | Failure | None = None
+        message: krpc.Query | krpc.Answer | krpc.Failure | None = None
         try:
-            message = parse_message(data)
+            message = krpc.parse_message(data)
         except KrpcError as error:
             self.counts.dropped[str(error)] += 1
         except QueryError as error:
             self.counts.queries_in["other", "refused"] += 1
             self._answer(self.responder.refuse(error), source, now)
-        answers = message.transaction if isinstance(message, Answer | Failure) else None
+        answers = message.transaction if isinstance(message, krpc.Answer | krpc.Failure) else None
         # What has the transaction id of our query, and is no answer to it, is the end of the query.
         if awaited not in (None, answers) and (pending := self._transactions.finish(source, awaited)) is not None:
             self._fail(pending, now)
-        if isinstance(message, Answer | Failure):
+        if isinstance(message, krpc.Answer | krpc.Failure):
             self._finish(message, source, now)
         elif awaited is None and message is not None:
-            if isinstance(message.arguments, GetPeers | AnnouncePeer) and not self.responder.read_only:
+            if isinstance(message.arguments, krpc.GetPeers | krpc.AnnouncePeer) and not self.responder.read_only:
                 return message
             self.respond(message, source, NO_PART, now)
         return None
 
-    def respond(self, query: Query, source: Endpoint, swarm: Swarm, now: float) -> None:
+    def respond(self, query: krpc.Query, source: Endpoint, swarm: Swarm, now: float) -> None:
         """Answers a query that ``receive`` returned. Not to be called while the store is unavailable."""
         data = self.responder.respond(query, source, swarm, now, self._choices)
         sent = self._answer(data, source, now)
         outcome = "answered" if sent else "limited" if data is not None else "ignored"
-        self.counts.queries_in[NAMES[type(query.arguments)], outcome] += 1
+        self.counts.queries_in[krpc.NAMES[type(query.arguments)], outcome] += 1
 
     def unreachable(self, endpoint: Endpoint, now: float) -> None:
         for pending in self._transactions.fail(endpoint):
@@ -229,19 +211,19 @@ class DhtNode:
     def contact(self, endpoints: Iterable[Endpoint], now: float) -> None:
         """Asks nodes known by their address only, such as bootstrap nodes, for those near us."""
         for endpoint in endpoints:
-            self._ask(Pending(endpoint, None, FindNode(self.id)), now)
+            self._ask(Pending(endpoint, None, krpc.FindNode(self.id)), now)
 
-    def ping(self, nodes: Iterable[Node], now: float) -> None:
+    def ping(self, nodes: Iterable[krpc.Node], now: float) -> None:
         """Pings nodes, such as those of an earlier run. They enter the table when they answer."""
         for node in nodes:
             self._ask(Pending(node.endpoint, node.id), now)
 
     def find_nodes(self, target: int, now: float) -> Lookup | None:
-        return self._look_up(FindNode(to_id(target)), to_id(target), now)
+        return self._look_up(krpc.FindNode(to_id(target)), to_id(target), now)
 
     def find_peers(self, info_hash: InfoHash, now: float, *, scrape: bool = False) -> Lookup | None:
         """Returns ``None`` while too many lookups run. ``scrape``: counts instead of peers (BEP 33)."""
-        return self._look_up(GetPeers(info_hash, scrape=scrape), info_hash, now)
+        return self._look_up(krpc.GetPeers(info_hash, scrape=scrape), info_hash, now)
 
     def stop(self, lookup: Lookup) -> None:
         """Ends a lookup if it is not done: no more nodes are asked."""
@@ -249,7 +231,7 @@ class DhtNode:
             lookup.outcome = lookup.result()
             self._lookups.remove(lookup)
 
-    def _look_up(self, query: FindNode | GetPeers, target: bytes, now: float) -> Lookup | None:
+    def _look_up(self, query: krpc.FindNode | krpc.GetPeers, target: bytes, now: float) -> Lookup | None:
         if len(self._lookups) >= MAX_LOOKUPS:
             return None
         lookup = Lookup(
@@ -278,12 +260,12 @@ class DhtNode:
             if len(self._waiting) < MAX_WAITING:
                 self._waiting.append(query)
             elif query.lookup is not None and query.id is not None:
-                query.lookup.on_failure(Node(query.id, query.endpoint))
+                query.lookup.on_failure(krpc.Node(query.id, query.endpoint))
             return
         query.sent_at = now
         transaction = self._transactions.begin(query, self.rng)
-        message = Query(transaction, self.id, query.arguments, self.responder.read_only, self.responder.version)
-        self._send(query.endpoint, encode_query(message))
+        message = krpc.Query(transaction, self.id, query.arguments, self.responder.read_only, self.responder.version)
+        self._send(query.endpoint, krpc.encode_query(message))
 
     def _answer(self, data: bytes | None, source: Endpoint, now: float) -> bool:
         if data is None or not self.inbound.may_answer(len(data), now):
@@ -296,29 +278,29 @@ class DhtNode:
         self.counts.bytes_out += len(data)
         self._datagrams.append((endpoint, data))
 
-    def _finish(self, message: Answer | Failure, source: Endpoint, now: float) -> None:
+    def _finish(self, message: krpc.Answer | krpc.Failure, source: Endpoint, now: float) -> None:
         pending = self._transactions.finish(source, message.transaction)
         if pending is None:
             self.counts.dropped["not asked for"] += 1
             return
-        if isinstance(message, Failure):
+        if isinstance(message, krpc.Failure):
             self.counts.queries_out[pending.query, "refused"] += 1
-            if isinstance(pending.arguments, Ping) and pending.id is not None:
+            if isinstance(pending.arguments, krpc.Ping) and pending.id is not None:
                 # A node that refuses pings would be pinged for ever, in place of others.
-                self.table.on_failure(Node(pending.id, source), now)
+                self.table.on_failure(krpc.Node(pending.id, source), now)
             self._fail_lookup(pending, now)
             return
         self.counts.queries_out[pending.query, "answered"] += 1
         self.counts.seconds.append((pending.query, now - pending.sent_at))
-        node = Node(message.id, source)
+        node = krpc.Node(message.id, source)
         self.table.on_answer(node, now)
-        length = NODE_LENGTH if len(source) == 6 else NODE6_LENGTH
-        self.table.on_named(split_nodes(message.nodes if len(source) == 6 else message.nodes6, length))
+        length = krpc.NODE_LENGTH if len(source) == 6 else krpc.NODE6_LENGTH
+        self.table.on_named(krpc.split_nodes(message.nodes if len(source) == 6 else message.nodes6, length))
         if pending.id is None:
             if not self._lookups:
                 self.find_nodes(self.table.entries.own, now)
         elif pending.id != message.id:
-            self.table.on_failure(Node(pending.id, source), now)
+            self.table.on_failure(krpc.Node(pending.id, source), now)
             self._fail_lookup(pending, now)
         elif pending.lookup is not None:
             pending.lookup.on_answer(node, message)
@@ -328,15 +310,15 @@ class DhtNode:
     def _fail(self, pending: Pending, now: float) -> None:
         self.counts.queries_out[pending.query, "failed"] += 1
         if pending.id is not None:
-            self.table.on_failure(Node(pending.id, pending.endpoint), now)
+            self.table.on_failure(krpc.Node(pending.id, pending.endpoint), now)
         self._fail_lookup(pending, now)
 
     def _fail_lookup(self, pending: Pending, now: float) -> None:
         if pending.lookup is not None and pending.id is not None:
-            pending.lookup.on_failure(Node(pending.id, pending.endpoint))
+            pending.lookup.on_failure(krpc.Node(pending.id, pending.endpoint))
             self._advance(pending.lookup, now)
 
-    def _vote(self, answer: Answer, voter: Address, now: float) -> None:
+    def _vote(self, answer: krpc.Answer, voter: Address, now: float) -> None:
         """A new external address is a new id of ours (BEP 42)."""
         if answer.external is None or not fits_address(answer.id, voter):
             return

@@ -20,29 +20,9 @@ from tracker.dht.buckets import Buckets
 from tracker.dht.node_id import to_id, to_number
 from tracker.dht.table import RoutingTable
 from tracker.errors import QueryError
+from tracker.wire import krpc
 from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.endpoint import pack_endpoint
-from tracker.wire.krpc import (
-    FILTER_LENGTH,
-    MAX_INTERVAL_SECONDS,
-    MAX_SENT_BYTES,
-    NODE6_LENGTH,
-    NODE_LENGTH,
-    PROTOCOL,
-    AnnouncePeer,
-    Answer,
-    Failure,
-    FindNode,
-    GetPeers,
-    Node,
-    NodeId,
-    Ping,
-    Query,
-    SampleInfohashes,
-    Samples,
-    encode_answer,
-    encode_failure,
-)
 
 MAX_SAMPLES = 20
 LIFETIME_SECONDS = 2700
@@ -53,7 +33,7 @@ FILTER_SECONDS = 10
 MANY_PEERS = 60
 MAX_FILTERS = 1000
 TOKEN_HASH_LENGTH = 8
-_EMPTY_FILTER = bytes(FILTER_LENGTH)
+_EMPTY_FILTER = bytes(krpc.FILTER_LENGTH)
 
 
 class AnnouncedPeer(NamedTuple):
@@ -71,7 +51,7 @@ class AnnouncedPeers:
 
     def __init__(
         self,
-        own: NodeId,
+        own: krpc.NodeId,
         bucket_hashes: int = 80,
         max_hashes: int = 2000,
         max_peers_of_hash: int = 500,
@@ -129,7 +109,7 @@ class AnnouncedPeers:
     def forget(self, info_hash: InfoHash) -> None:
         self.swarms.drop(to_number(info_hash))
 
-    def change_id(self, own: NodeId) -> None:
+    def change_id(self, own: krpc.NodeId) -> None:
         """Our id changed: the hashes are filed again."""
         self.swarms.rebase(to_number(own))
         self.peer_count = sum(map(len, self.swarms))
@@ -160,7 +140,7 @@ class SampleSet:
         """``by_worker``: a worker draws the sets, as it reads public torrents from the store for them
         (tracker/workers/dht.py). Else the responder does, when it is asked."""
         self.by_worker = by_worker
-        self._interval_seconds = min(max(interval_seconds, 0), MAX_INTERVAL_SECONDS)
+        self._interval_seconds = min(max(interval_seconds, 0), krpc.MAX_INTERVAL_SECONDS)
         self._hashes: list[InfoHash] = []
         self.total = 0
         """The size of what the set was drawn from."""
@@ -244,7 +224,7 @@ class Responder:
     def refuse(self, error: QueryError) -> bytes | None:
         if self.read_only:
             return None
-        return encode_failure(Failure(error.transaction, error.code, str(error), self.version))
+        return krpc.encode_failure(krpc.Failure(error.transaction, error.code, str(error), self.version))
 
     def forget(self, info_hash: InfoHash) -> None:
         """Forgets a torrent that no longer takes part: nothing announced is kept or shown."""
@@ -254,7 +234,9 @@ class Responder:
             if family.samples is not None:
                 family.samples.forget(info_hash)
 
-    def respond(self, query: Query, source: Endpoint, swarm: Swarm, now: float, rng: random.Random) -> bytes | None:
+    def respond(
+        self, query: krpc.Query, source: Endpoint, swarm: Swarm, now: float, rng: random.Random
+    ) -> bytes | None:
         """The datagram to send, if any. ``swarm``: of the torrent that the query names; else ``NO_PART``. Remembers
         announces, and tells the table about the asker. A torrent without part is forgotten: while the store is
         unavailable, a query about a torrent is left unanswered instead."""
@@ -263,28 +245,28 @@ class Responder:
         family = self.families.get(number)
         if family is None or query.id == to_id(family.table.entries.own) or source.endswith(b"\0\0"):
             return None
-        family.table.on_query(Node(query.id, source), now, read_only=query.read_only)
+        family.table.on_query(krpc.Node(query.id, source), now, read_only=query.read_only)
         if self.read_only:
             return None
-        answer = Answer(query.transaction, to_id(family.table.entries.own), external=source, version=self.version)
+        answer = krpc.Answer(query.transaction, to_id(family.table.entries.own), external=source, version=self.version)
         match query.arguments:
-            case Ping():
-                return encode_answer(answer)
-            case FindNode(target, want):
+            case krpc.Ping():
+                return krpc.encode_answer(answer)
+            case krpc.FindNode(target, want):
                 return self._sent(self._with_nodes(answer, target, want, number), number)
-            case SampleInfohashes(target, want):
+            case krpc.SampleInfohashes(target, want):
                 answer = self._with_nodes(answer, target, want, number)
                 return self._sent(self._with_samples(answer, number, now, rng), number)
-            case GetPeers(info_hash, want):
+            case krpc.GetPeers(info_hash, want):
                 answer = self._with_nodes(answer, info_hash, want, number)
                 if swarm.takes_part and family.announced.has_room(info_hash, address, now):
                     answer = answer._replace(token=self.tokens.issue(address + info_hash, now))
-                return self._with_peers(answer, query.arguments, family, number, swarm, now, rng)
-            case AnnouncePeer() as announce:
-                return self._announced(answer, announce, family, source, swarm, now)
+                return self._with_peers(answer, query.arguments, number, swarm, now, rng)
+            case krpc.AnnouncePeer() as announce:
+                return self._announced(answer, announce, number, source, swarm, now)
 
     def _announced(
-        self, answer: Answer, announce: AnnouncePeer, family: Family, source: Endpoint, swarm: Swarm, now: float
+        self, answer: krpc.Answer, announce: krpc.AnnouncePeer, number: int, source: Endpoint, swarm: Swarm, now: float
     ) -> bytes:
         """An announce that is not stored gets the error of a wrong token, whatever the reason."""
         address = Address(source[:-2])
@@ -294,12 +276,12 @@ class Responder:
         elif (
             announce.token
             and self.tokens.is_valid(announce.token, address + announce.info_hash, now)
-            and family.announced.announce(announce.info_hash, endpoint, now, seed=announce.seed)
+            and self.families[number].announced.announce(announce.info_hash, endpoint, now, seed=announce.seed)
         ):
-            return encode_answer(answer)
-        return encode_failure(Failure(answer.transaction, PROTOCOL, "wrong token", self.version))
+            return krpc.encode_answer(answer)
+        return krpc.encode_failure(krpc.Failure(answer.transaction, krpc.PROTOCOL, "wrong token", self.version))
 
-    def _with_nodes(self, answer: Answer, target: bytes, want: tuple[int, ...], family: int) -> Answer:
+    def _with_nodes(self, answer: krpc.Answer, target: bytes, want: tuple[int, ...], family: int) -> krpc.Answer:
         nodes = {
             each: b"".join(map(b"".join, self.families[each].table.closest(target)))
             for each in want or (family,)
@@ -307,26 +289,26 @@ class Responder:
         }
         return answer._replace(nodes=nodes.get(4), nodes6=nodes.get(6))
 
-    def _with_samples(self, answer: Answer, family: int, now: float, rng: random.Random) -> Answer:
+    def _with_samples(self, answer: krpc.Answer, family: int, now: float, rng: random.Random) -> krpc.Answer:
         """As many samples as fit, always the first ones."""
         samples = self.families[family].samples
         if samples is None:
-            return answer._replace(samples=Samples(b"", 0, MAX_INTERVAL_SECONDS))
+            return answer._replace(samples=krpc.Samples(b"", 0, krpc.MAX_INTERVAL_SECONDS))
         if not samples.by_worker and samples.is_due(now):
             samples.draw(list(self.families[family].announced.hashes()), now, rng)
-        empty = answer._replace(samples=Samples(b"", samples.total, samples.seconds_left(now)))
+        empty = answer._replace(samples=krpc.Samples(b"", samples.total, samples.seconds_left(now)))
         # The length of the samples in digits takes two bytes more than that of none.
-        room = (MAX_SENT_BYTES - len(encode_answer(empty)) - 2) // 20
+        room = (krpc.MAX_SENT_BYTES - len(krpc.encode_answer(empty)) - 2) // 20
         hashes = samples.hashes()[: max(room, 0)]
-        return answer._replace(samples=Samples(b"".join(hashes), samples.total, samples.seconds_left(now)))
+        return answer._replace(samples=krpc.Samples(b"".join(hashes), samples.total, samples.seconds_left(now)))
 
     def _with_peers(
-        self, answer: Answer, query: GetPeers, family: Family, number: int, swarm: Swarm, now: float, rng: random.Random
+        self, answer: krpc.Answer, query: krpc.GetPeers, number: int, swarm: Swarm, now: float, rng: random.Random
     ) -> bytes:
         if not swarm.takes_part:
             self.forget(query.info_hash)
             return self._sent(answer, number)
-        announced = family.announced.peers(query.info_hash, now)
+        announced = self.families[number].announced.peers(query.info_hash, now)
         if query.scrape:
             filters = self._counts(query.info_hash, number, swarm, announced, now)
             if filters != (_EMPTY_FILTER, _EMPTY_FILTER):
@@ -339,7 +321,7 @@ class Responder:
         else:
             peers = [*swarm.leechers, *swarm.seeds, *[peer.endpoint for peer in announced]]
         length = 8 if number == 4 else 21  # 6:xxxxxx, 18:xxxxxxxxxxxxxxxxxx
-        room = (MAX_SENT_BYTES - len(encode_answer(answer)) - len("6:valuesle")) // length
+        room = (krpc.MAX_SENT_BYTES - len(krpc.encode_answer(answer)) - len("6:valuesle")) // length
         count = max(min(MAX_VALUES if number == 4 else MAX_VALUES6, room), 0)
         return self._sent(answer._replace(values=_drawn(peers, count, rng)), number)
 
@@ -363,17 +345,17 @@ class Responder:
         self._filters[key] = now, filters
         return filters
 
-    def _sent(self, answer: Answer, family: int) -> bytes:
+    def _sent(self, answer: krpc.Answer, family: int) -> bytes:
         """The datagram. Where it is too large, nodes of the other family are left out, the farthest first."""
-        data = encode_answer(answer)
-        excess = len(data) - MAX_SENT_BYTES
+        data = krpc.encode_answer(answer)
+        excess = len(data) - krpc.MAX_SENT_BYTES
         if excess <= 0:
             return data
         other = answer.nodes6 if family == 4 else answer.nodes
-        length = NODE6_LENGTH if family == 4 else NODE_LENGTH
+        length = krpc.NODE6_LENGTH if family == 4 else krpc.NODE_LENGTH
         kept = (other or b"")[: max((len(other or b"") - excess) // length, 0) * length]
         shorter = answer._replace(nodes6=kept) if family == 4 else answer._replace(nodes=kept)
-        return encode_answer(shorter)
+        return krpc.encode_answer(shorter)
 
 
 def _drawn(endpoints: Sequence[Endpoint], count: int, rng: random.Random) -> tuple[Endpoint, ...]:
