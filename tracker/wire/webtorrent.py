@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tracker.bittorrent import HASH_LENGTH, Announce, AnnounceReply, Event, InfoHash, PeerId, Scrape, ScrapeReply
+from tracker.bittorrent import HASH_LENGTH, Announce, Event, InfoHash, PeerId, Reply, Scrape, ScrapeReply
 from tracker.refusals import Refusal
 from tracker.wire.announce_path import MAX_BYTES, MAX_PEERS_WANTED, byte_count, bytes_left
 
@@ -160,17 +160,18 @@ def _scrape(wanted: Any, max_scrape: int) -> Scrape:
     return Scrape(tuple(dict.fromkeys(InfoHash(each) for each in hashes if each is not None)))
 
 
-def encode_reply(info_hash: InfoHash, reply: AnnounceReply) -> bytes:
+def encode_reply(info_hash: InfoHash, reply: Reply) -> bytes:
+    interval, _, seeders, leechers, completions, *_, warning = reply
     message: dict[str, Any] = {
         "action": "announce",
         "info_hash": info_hash.decode("latin-1"),
-        "interval": reply.interval_seconds,
-        "complete": reply.seeders,
-        "incomplete": reply.leechers,
-        "downloaded": reply.completions,
+        "interval": interval,
+        "complete": seeders,
+        "incomplete": leechers,
+        "downloaded": completions,
     }
-    if reply.warning:
-        message["warning message"] = reply.warning
+    if warning:
+        message["warning message"] = warning
     return orjson.dumps(message)
 
 

@@ -14,17 +14,7 @@ from aiohttp._websocket.reader import WebSocketDataQueue
 from aiohttp.http import WebSocketReader, WSMessage
 from aiohttp.http_websocket import WSMessageTextBytes
 
-from tracker.bittorrent import (
-    Address,
-    AnnounceOverSocket,
-    AnnounceReply,
-    Endpoint,
-    Event,
-    InfoHash,
-    PeerId,
-    Reply,
-    Scrape,
-)
+from tracker.bittorrent import Address, AnnounceOverSocket, Endpoint, Event, InfoHash, PeerId, Reply, Scrape
 from tracker.core.announce import Tracker
 from tracker.frontends.http.aiohttp_messages import Answer, Request, forbidden
 from tracker.frontends.http.aiohttp_protocol import Connection
@@ -33,17 +23,9 @@ from tracker.refusals import TOO_MANY_CONNECTIONS, Refusal, SilentlyDropped
 from tracker.settings.model import LiveSettings
 from tracker.system.resources import max_connections
 from tracker.token_bucket import TokenBucket
+from tracker.wire import webtorrent
 from tracker.wire.endpoint import SocketId, pack_socket, sockets_of
-from tracker.wire.webtorrent import (
-    NO_HASH,
-    BadMessage,
-    Offer,
-    SocketAnnounce,
-    encode_failure,
-    encode_reply,
-    encode_scrape,
-    parse,
-)
+from tracker.wire.webtorrent import Offer
 
 MAX_MESSAGE_BYTES = 65_536
 MESSAGES_SECOND, MESSAGES_AT_ONCE = 20.0, 200
@@ -194,29 +176,29 @@ class SocketConnection:
     def _receive(self, data: bytes) -> _Rest | None:
         """Returns what has to wait for the store."""
         try:
-            message = parse(data, self.settings.current.torrents.max_scrape)
-            if isinstance(message, SocketAnnounce):
+            message = webtorrent.parse(data, self.settings.current.torrents.max_scrape)
+            if isinstance(message, webtorrent.SocketAnnounce):
                 return self._announce(message)
             if isinstance(message, Scrape):
                 if not message.info_hashes:  # it may be far longer than any message
-                    raise BadMessage("a scrape needs an info_hash: full scrapes are disabled", "scrape")
+                    raise webtorrent.BadMessage("a scrape needs an info_hash: full scrapes are disabled", "scrape")
                 return partial(self._scrape, message)
             self._check_peer_id(message.info_hash, message.peer_id)
             self.relay.pass_answer(self.id, self, message)
-        except BadMessage as error:
+        except webtorrent.BadMessage as error:
             kind = "scrapes" if error.action == "scrape" else "announces"
             self.tracker.refused(error.refusal.label, kind)
-            self.send(encode_failure(error.info_hash, error.refusal, error.action))
+            self.send(webtorrent.encode_failure(error.info_hash, error.refusal, error.action))
             self._bad += 1
             if self._bad > MAX_BAD_MESSAGES:
                 self._close(_CLOSE_1008)
         return None
 
-    def _announce(self, message: SocketAnnounce) -> _Rest | None:
+    def _announce(self, message: webtorrent.SocketAnnounce) -> _Rest | None:
         info_hash, settings = message.announce.info_hash, self.settings.current.webtorrent
         torrent = self._check_peer_id(info_hash, message.announce.peer_id)
         if torrent is None and len(self.torrents) >= settings.max_torrents:
-            raise BadMessage("too many torrents on this connection", "announce", info_hash)
+            raise webtorrent.BadMessage("too many torrents on this connection", "announce", info_hash)
         offers = message.offers[: settings.max_offers]
         announce = AnnounceOverSocket(*message.announce._replace(peers_wanted=len(offers)))
         announce.endpoint = self.endpoint
@@ -236,7 +218,7 @@ class SocketConnection:
         """Returns the torrent, if it is one of this connection. Raises BadMessage if it has another peer id there."""
         torrent = self.torrents.get(info_hash)
         if torrent is not None and torrent.announce.peer_id != peer_id:
-            raise BadMessage("a connection has one peer id for each torrent", "announce", info_hash)
+            raise webtorrent.BadMessage("a connection has one peer id for each torrent", "announce", info_hash)
         return torrent
 
     def _on_reply(
@@ -253,23 +235,23 @@ class SocketConnection:
                 self._close(_CLOSE_1008)
             return
         torrent.joined = True
-        found = AnnounceReply(*reply)
-        self.send(encode_reply(info_hash, found))
+        self.send(webtorrent.encode_reply(info_hash, reply))
         if offers:
-            to = sockets_of(found.peers)
+            _, _, _, _, _, peers, *_ = reply
+            to = sockets_of(peers)
             self.relay.pass_offers(self.id, info_hash, announce.peer_id, offers, to, self.open_offers)
 
     async def _scrape(self, scrape: Scrape) -> None:
         try:
-            self.send(encode_scrape(await self.tracker.scrape(scrape, self.passkey, self.address)))
+            self.send(webtorrent.encode_scrape(await self.tracker.scrape(scrape, self.passkey, self.address)))
         except Refusal as error:
-            self._fail(NO_HASH, error, "scrape")
+            self._fail(webtorrent.NO_HASH, error, "scrape")
 
     def _fail(self, info_hash: InfoHash, error: Refusal, action: str = "announce") -> None:
         if isinstance(error, SilentlyDropped):
             self.connection.abort()
         else:
-            self.send(encode_failure(info_hash, error, action))
+            self.send(webtorrent.encode_failure(info_hash, error, action))
 
 
 def _frame_head(size: int) -> bytes:
