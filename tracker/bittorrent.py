@@ -1,9 +1,5 @@
-"""The nouns of BitTorrent trackers: types of requests and replies.
-
-Info hashes and peer ids are 20 raw bytes; hex appears only in keys, logs and on the command line.
-Addresses are packed network-order bytes (4 for IPv4, 16 for IPv6), and an endpoint is such an address
-followed by a big-endian port: 6 or 18 bytes, the compact form of BEP 23 and BEP 7.
-"""
+"""The nouns of BitTorrent trackers: types of requests and replies. Info hashes and peer ids are 20 raw bytes; hex
+appears only in keys, logs and on the command line."""
 
 import enum
 import re
@@ -17,9 +13,9 @@ from tracker.errors import ClientError
 InfoHash = NewType("InfoHash", bytes)
 PeerId = NewType("PeerId", bytes)
 Address = NewType("Address", bytes)
-"""A packed IP address: 4 bytes (IPv4) or 16 (IPv6). IPv4-mapped IPv6 is always unmapped first."""
+"""A packed IP address in network order: 4 bytes (IPv4) or 16 (IPv6). IPv4-mapped IPv6 is always unmapped first."""
 Endpoint = NewType("Endpoint", bytes)
-"""A packed address and port: 6 bytes (IPv4) or 18 (IPv6)."""
+"""A packed address and its port, big-endian: 6 bytes (IPv4, BEP 23) or 18 (IPv6, BEP 7)."""
 Digits = NewType("Digits", bytes)
 """A number from 0 to MAX_COUNT in decimal, without leading zeros, as peers send it and the store keeps it. It stays
 text, because converting it twice would cost as much as encoding the whole reply."""
@@ -190,9 +186,8 @@ def is_of_a_host(address: bytes) -> bool:
 
 
 def is_routable(address: bytes) -> bool:
-    """Whether a packed address may be a host on the public internet (global unicast). False for private, loopback,
-    link-local, shared (CGNAT), multicast, documentation and reserved addresses, and for any length but 4 and 16
-    bytes."""
+    """Whether 4 or 16 bytes may be the address of a host on the public internet (global unicast). False for private,
+    loopback, link-local, shared (CGNAT), multicast, documentation and reserved addresses."""
     if len(address) == 4:
         return _is_routable_prefix(address[:3], 4)
     return len(address) == 16 and _is_routable_prefix(address[:8], 16)

@@ -1,7 +1,5 @@
-"""A strict decoder of bencode (BEP 3) for untrusted bytes, and an encoder.
-
-The decoder bounds depth and number of the values. Repeated keys and numbers that are not canonical are refused.
-Unsorted keys are accepted, because programs send them.
+"""A strict decoder of bencode (BEP 3) for untrusted bytes, and an encoder. The decoder bounds depth and number of the
+values. It refuses repeated keys and numbers that are not canonical, and accepts unsorted keys, as programs send them.
 
 The encoder leaves nothing in reference cycles: under 1,000 answers a second the collection of those of a library
 stopped the process for 20 to 100 ms several times a second.

@@ -1,10 +1,10 @@
 """Connection ids of the UDP tracker protocol (BEP 15), and tokens of the DHT's announces (BEP 5): they prove that a
 sender receives at its address.
 
-Nothing is stored per client. An id holds a slot of time, and a hash of the slot and the address, keyed by the secret in
-the store. So every process and host on one store accepts the ids of the others, also after a restart. An id is valid in
-its slot and in the next one, 5 to 10 minutes. BEP 15 says 2 minutes at least, and some clients use an id for more than
-five. The slot before and the one after the current slot are accepted, because the clocks of hosts differ.
+An id holds a slot of time, and a hash of the slot and the address, keyed by the secret in the store. So every process
+and host on one store accepts the ids of the others, also after a restart. An id is valid in its slot and in the next
+one, 5 to 10 minutes (BEP 15: at least 2; some clients use one for more than five). The slot after the current one is
+accepted too, because the clocks of hosts differ.
 """
 
 import hashlib

@@ -70,8 +70,7 @@ def endpoints_of(packed: bytes) -> tuple[Endpoint, ...]:
 
 
 def split_endpoints(packed: bytes, size: int) -> Iterator[tuple[Address, int]]:
-    """Each address and port of a packed list; ``size`` is 6 (IPv4) or 18 (IPv6). Ignores an incomplete last
-    endpoint."""
+    """Each address and port of a packed list; ``size`` is 6 (IPv4) or 18 (IPv6). Ignores an incomplete last one."""
     for end in range(size, len(packed) + 1, size):
         yield Address(packed[end - size : end - 2]), int.from_bytes(packed[end - 2 : end], "big")
 

@@ -1,9 +1,5 @@
-"""The peer wire protocol: handshake and messages (BEP 3), with the fast extension (BEP 6).
-
-Extended messages (BEP 10) and messages of other extensions are skipped.
-``PeerStream`` decodes what a peer sends, in pieces of any size, and holds at most one message. ``ShownPieces`` adds up
-the pieces that a peer shows. All input is hostile: whatever breaks the protocol raises PeerProtocolError.
-"""
+"""The peer wire protocol: handshake and messages (BEP 3), with the fast extension (BEP 6). Messages of other extensions
+are skipped. All input is hostile: whatever breaks the protocol raises PeerProtocolError."""
 
 import struct
 from dataclasses import dataclass

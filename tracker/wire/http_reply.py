@@ -1,8 +1,7 @@
 """Replies over HTTP, in both directions (BEP 3, 7, 21, 23, 24, 31, 48).
 
 ``encode_announce`` and ``encode_scrape`` build their replies by hand, for speed: one runs at every announce, the other
-may cover hundreds of torrents. ``bencode.encode`` encodes the rest. It does not sort dictionaries, so their keys are
-in order here.
+may cover hundreds of torrents. ``bencode.encode`` does not sort, so the keys of other replies are in order here.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -142,9 +141,8 @@ def ready_text(notices: Sequence[str]) -> str:
 
 
 def parse_scrape(data: bytes, requested: Sequence[InfoHash]) -> dict[InfoHash, ScrapeFile]:
-    """The counts of the ``requested`` torrents that another tracker's reply mentions; others are ignored. Replies are
-    untrusted: size, depth and number of values are bounded. Raises TrackerRefusal or TrackerReplyError only, as
-    ``parse_announce``."""
+    """The counts of the ``requested`` torrents that another tracker's reply mentions; others are ignored. Raises
+    TrackerRefusal or TrackerReplyError only, as ``parse_announce``."""
     files = _reply(data).get(b"files")
     if not isinstance(files, dict):
         raise TrackerReplyError("invalid scrape: no files")

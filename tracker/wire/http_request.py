@@ -4,9 +4,8 @@ A query is bytes: decoding it as text would damage binary hashes. It is split at
 percent-decoded once, to bytes. A ``+`` is a space, because form encoders write byte 0x20 so. Names are not decoded: no
 client escapes letters and ``_``.
 
-There are two parsers of announces. Nearly all clients send the changing parameters in one order, and repeat the others
-unchanged in all announces. The fast parser takes the first by one regular expression, and caches the meaning of the
-others. Any other query goes to the general parser, which reads parameter by parameter.
+Nearly all clients send the changing parameters of announces in one order, and repeat the others unchanged. The fast
+parser takes the first by one regular expression, and caches the meaning of the others. A general parser reads the rest.
 """
 
 import re
@@ -53,8 +52,7 @@ _COUNTERS = re.compile(rb"&(?:corrupt|redundant)=[1-9][0-9]*(?![^&])")
 
 
 class _Options(NamedTuple):
-    """The other parameters: the last fields of Announce. They are the same in nearly all announces of one client
-    program."""
+    """The other parameters: the last fields of Announce, the same in nearly all announces of one client program."""
 
     event: Event
     peers_wanted: int | None
@@ -230,12 +228,9 @@ def encode_announce(announce: Announce) -> str:
 
 
 def _unescape(value: bytes) -> bytes:
-    """Percent-decodes once, to bytes. A malformed escape stays as it is, as in browsers.
-
-    The interpreter's decoder of ``\\xNN`` escapes does it in C, in a fifth of the time of urllib's loop, also for
-    hostile input. It interprets backslashes and rejects malformed escapes, so the former are escaped first, the latter
-    after an error. A value too long for any parameter is returned as it is.
-    """
+    """Percent-decodes once, to bytes. A malformed escape stays as it is, as in browsers, and so does a value that is
+    too long for any parameter. The interpreter's decoder of ``\\xNN`` escapes takes a fifth of the time of urllib's
+    loop, also for hostile input. It interprets backslashes and rejects malformed escapes, so both are escaped here."""
     if len(value) > _MAX_ESCAPED_LENGTH:
         return value
     value = value.replace(b"\\", b"%5c")

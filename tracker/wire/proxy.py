@@ -70,16 +70,13 @@ class ProxyHeader:
 def client_address(
     connection: Address, forwarded_for: Sequence[str], forwarded: Sequence[str], trusted: Networks
 ) -> Address:
-    """The rightmost hop that is not a trusted proxy; the leftmost where all are trusted. Never raises.
+    """The rightmost hop that is not a trusted proxy; the leftmost where all are trusted. Never raises. ``connection``
+    is the peer address of the socket. ``forwarded_for`` and ``forwarded`` are the lines of the headers X-Forwarded-For
+    and Forwarded, in order. Those of an untrusted connection are ignored. An invalid or hidden hop (``unknown``,
+    ``_name``) ends the search at the proxy that reported it.
 
-    ``connection`` is the peer address of the socket. ``forwarded_for`` and ``forwarded`` are the lines of the headers
-    X-Forwarded-For and Forwarded, in order; several lines are one list. Headers on an untrusted connection are ignored.
-    An invalid or hidden hop (``unknown``, ``_name``) ends the search at the proxy that reported it.
-
-    The two headers are never mixed. Where X-Forwarded-For is present it alone counts: nearly every proxy sets it, and
-    passes on its client's Forwarded unchanged. A proxy that sets only Forwarded must remove X-Forwarded-For, or the
-    caller must pass no ``forwarded_for``. Otherwise a client can forge that one.
-    """
+    Where X-Forwarded-For is present it alone counts: nearly every proxy sets it, and passes on its client's Forwarded
+    unchanged. A proxy that sets only Forwarded must remove X-Forwarded-For, which a client can forge."""
     hop, hops = unmap(connection), _hops(forwarded_for, forwarded)
     while hop in trusted and (reported := next(hops, None)) is not None:
         hop = reported
@@ -102,8 +99,7 @@ def begins_proxy_header(received: bytes) -> bool:
 
 def parse_proxy_header(buffer: bytes) -> ProxyHeader | None:
     """The PROXY header at the start of ``buffer``; ``None`` while it is incomplete. Raises ValueError where it is
-    missing, invalid, or longer than MAX_PROXY_HEADER_LENGTH. TLVs after the addresses of v2 are skipped. IPv4-mapped
-    sources become IPv4."""
+    missing, invalid, or longer than MAX_PROXY_HEADER_LENGTH. TLVs after the addresses of v2 are skipped."""
     if buffer.startswith(_V1_START):
         return _parse_v1(buffer)
     if buffer.startswith(_V2_START):

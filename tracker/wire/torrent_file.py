@@ -52,9 +52,8 @@ class TorrentFile:
     size_bytes: int
     """Sum of all files without padding."""
     bare: bytes = field(repr=False)
-    """The file without announce URLs, comments and all else that no client needs: the info dictionary, and the piece
-    layers of a v2 torrent. It is the same for all files of an info hash. An announce URL may hold a passkey of another
-    tracker."""
+    """The file without all that no client needs, such as announce URLs, which may hold another tracker's passkey: the
+    info dictionary, and the piece layers of a v2 torrent. It is the same for all files of an info hash."""
     pieces: "Pieces | None" = field(default=None, repr=False)
     """``None`` for a v2 torrent, which has no SHA-1 hashes of pieces."""
 

@@ -1,8 +1,7 @@
 """The UDP tracker protocol (BEP 15), with the URL's path and query on announces (BEP 41).
 
-Each message has both directions side by side. The sender of a request chooses its transaction id, and the reply repeats
-it. Packets may be longer than their fields. The family of the socket decides whether a peer has 6 or 18 bytes, and a
-reply never mixes families.
+The sender of a request chooses its transaction id, and the reply repeats it. Packets may be longer than their fields.
+The family of the socket decides whether a peer has 6 or 18 bytes, and a reply never mixes families.
 
 A reply of ours has at most 1232 bytes, the payload that every IPv6 path carries. Linux forbids fragments of datagrams
 that fit the path it knows, so a larger one may vanish where ICMP is filtered.
@@ -82,9 +81,6 @@ def reply_transaction(packet: bytes) -> int | None:
     return transaction_id
 
 
-# Connect
-
-
 def encode_connect_request(transaction_id: int) -> bytes:
     return _REQUEST.pack(PROTOCOL_ID, CONNECT, transaction_id)
 
@@ -98,9 +94,6 @@ def parse_connect_reply(packet: bytes, transaction_id: int) -> int:
     """The connection id. Raises TrackerRefusal for an error reply, and TrackerReplyError for an invalid one."""
     connection_id: int = _CONNECTION.unpack_from(_body(packet, CONNECT, transaction_id, _CONNECTION.size))[0]
     return connection_id
-
-
-# Announce
 
 
 def encode_announce_request(connection_id: int, transaction_id: int, announce: Announce, target: str = "") -> bytes:
@@ -209,9 +202,6 @@ def parse_announce_reply(packet: bytes, transaction_id: int, *, ipv6: bool, max_
     )
 
 
-# Scrape
-
-
 def encode_scrape_request(connection_id: int, transaction_id: int, info_hashes: Sequence[InfoHash]) -> bytes:
     """Raises ValueError unless there are 1 to MAX_SCRAPE torrents."""
     if not 0 < len(info_hashes) <= MAX_SCRAPE:
@@ -243,9 +233,6 @@ def parse_scrape_reply(packet: bytes, transaction_id: int, requested: int) -> tu
         ScrapeFile(seeders=_count(seeders), leechers=_count(leechers), completions=_count(completions))
         for seeders, completions, leechers in files
     )
-
-
-# Errors
 
 
 def encode_error(transaction: bytes, refusal: Refusal) -> bytes:

@@ -1,10 +1,8 @@
 """Accepts connections. Sheds load: when the accept queue is more than half full, the oldest waiting ones are closed.
 
-The event loop accepts one connection of a listener in each of its turns, so in a rush the queue grows. If it filled up,
-the system would drop new connections without a reply. Clients' TCP stacks retry the connection after 1, 3 and 7 s, so
-most answers would be late. A connection that is closed before its request is read is the cheapest refusal, and the
-client knows at once. An answer with a retry time would cost three times as much, so only accepted connections get one
-(``Busy``).
+If the queue filled up, the system would drop new connections without a reply. Clients' TCP stacks retry them after 1, 3
+and 7 s, so most answers would be late. A connection that is closed before its request is read is the cheapest refusal,
+and the client knows at once. An answer with a retry time (``Busy``) would cost three times as much.
 
 On Linux the kernel holds back a TCP connection until its request is there, for at most a second
 (``TCP_DEFER_ACCEPT``), and connections are accepted here, many in one turn of the event loop. One that brings a single
@@ -56,13 +54,9 @@ log = Logger(__name__)
 @dataclass(eq=False)
 class AcceptQueue:
     """Accepts connections from ``open`` to ``close``; ``connect`` makes the protocol of one from its first bytes.
-
-    A connection whose first bytes are a request for which ``is_single`` is true is answered without a transport of the
-    loop, where the system holds back connections. Without ``is_single`` the loop accepts all of them.
-
-    Connections for which ``is_exempt(peername)`` is true are never shed. ``on_shed`` is called with the number of
-    closed connections. ``run`` gives connections that were accepted here a transport of the loop where they need one.
-    """
+    ``run`` gives those that were accepted here a transport of the loop where they need one. ``is_single``: whether
+    first bytes are a request that is answered without one; if None, the loop accepts all connections. ``on_shed`` is
+    called with the number of closed connections; those for which ``is_exempt(peername)`` is true are never shed."""
 
     listeners: Sequence[Listener]
     connect: Connect

@@ -34,11 +34,9 @@ Holder = TypeVar("Holder")
 
 @dataclass(eq=False)
 class Budget(Generic[Holder]):
-    """Limits the bytes that the connections of a process hold together, and closes one when they hold more.
-
-    A connection holds unfinished requests, requests that wait for an earlier answer, and unread answers. Each has a
-    limit; ten thousand connections together need one too. ``close`` ends a connection and releases its bytes;
-    ``network_of`` gives its network, or None."""
+    """Limits the bytes that the connections of a process hold together, and closes one when they hold more: each has a
+    limit, but ten thousand need one too. ``close`` ends a connection and releases its bytes; ``network_of`` gives its
+    network, or None."""
 
     max_bytes: int
     network_of: Callable[[Holder], bytes | None]

@@ -3,10 +3,8 @@
 Most clients open a connection for each announce and ask to close it. A transport of the event loop costs such a
 connection more than reading and answering its request, because the loop registers the socket, starts to read and stops
 again. This transport never reads: the accept queue has read the request (accept_queue.py). A request that the fast
-protocol does not answer goes with its connection to a transport of the loop.
-
-What a client sends after such a request is not read. The system resets the connection then, and the client may lose
-its answer. No HTTP client sends anything after it has asked to close the connection.
+protocol does not answer goes with its connection to a transport of the loop. A client that sends more after such a
+request may lose its answer, as the system resets the connection; none does after it has asked to close it.
 """
 
 import asyncio

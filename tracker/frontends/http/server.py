@@ -57,14 +57,11 @@ async def serve_http(
     show_open: Callable[[Callable[[], float]], None] | None = None,
     fast_path: bool = True,
 ) -> AsyncIterator[tuple[str, ...]]:
-    """Serves until the block is left; yields the bound addresses, with real ports where 0 was configured.
-
-    Serves on ``listeners``, or else on those that the settings name. ``problems`` says why the tracker is not ready,
-    ``notices`` the unavailable parts while it is. ``upgrade`` serves WebSockets. ``show_open`` receives a function that
-    counts open connections. Without ``fast_path`` aiohttp answers everything. The end is graceful: for the configured
-    delay requests are served and connections asked to close; then requests in flight are answered within 8 seconds.
-    Raises StartupError when an address is not available.
-    """
+    """Serves on ``listeners``, or else on those that the settings name, until the block is left; yields the bound
+    addresses, with real ports where 0 was configured. ``problems`` says why the tracker is not ready, ``notices`` the
+    unavailable parts while it is. ``show_open`` receives a function that counts open connections. Without ``fast_path``
+    aiohttp answers everything. The end is graceful: for the configured delay requests are served and connections asked
+    to close; then requests in flight are answered within 8 seconds. Raises StartupError for an unavailable address."""
     http = settings.current.http
     handler = HttpHandler(tracker, settings, problems, notices, upgrade)
     connections = ConnectionTable(http, tracker.refused)

@@ -4,10 +4,7 @@ A sender's address is proved by the connection id that it was sent there. Before
 reply is longer than its request: anyone can send packets in the name of another address. What is spent on such packets
 has a budget per process. Beyond it, and while a socket is behind, connects are answered by turns of addresses, and
 other such packets are ignored. While its buffer is more than half full, connects are ignored too, so that it drops
-nothing of proved senders.
-
-Datagrams are read with ``recvmsg`` in a reader callback, a limited number per turn of the event loop. On sockets bound
-to all addresses the control messages tell which address to answer from.
+nothing of proved senders. On sockets bound to all addresses control messages tell which address to answer from.
 """
 
 import asyncio
@@ -344,9 +341,8 @@ async def serve_udp(
     clock: Callable[[], float] = time.time,
     timer: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Callable[[], None]]:
-    """Serves on ``sockets``, which it closes, until the block is left. ``secret`` keys the connection ids. Counts are
-    passed to the tracker once a second, at the end, and by the function that is yielded. Leaving the block stops
-    gracefully: nothing more is read, and requests in flight are answered."""
+    """Serves on ``sockets``, which it closes, until the block is left: then nothing more is read, and requests in
+    flight are answered. Counts are passed to the tracker once a second, at the end, and by the yielded function."""
     server = UdpServer(tracker, settings, secret, clock, timer)
     dropped = [each.dropped for each in sockets]
     loop = asyncio.get_running_loop()
