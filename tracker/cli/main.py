@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ class Entry:
     where: str
     about: str
 
+    @cache  # noqa: B019  # entries live as long as the process; tests run many commands in one
     def load(self, name: str) -> Any:
         module, _, attribute = self.where.partition(":")
         found = getattr(import_module(f"tracker.cli.commands.{module}"), attribute)
