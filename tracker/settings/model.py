@@ -87,10 +87,8 @@ def _not_unix(listen: Sequence[str]) -> tuple[str, ...]:
 
 
 class Settings(Section):
-    """All settings. An instance made by hand holds defaults and its arguments; it never reads the environment.
-
-    The defaults are made without validation: a command validates only the sections that have values.
-    """
+    """All settings. An instance made by hand holds defaults and its arguments; it never reads the environment. The
+    defaults are made without validation: a command validates only the sections that have values."""
 
     http: public.HttpSettings = public.HttpSettings.model_construct()
     udp: public.UdpSettings = public.UdpSettings.model_construct()
@@ -132,10 +130,7 @@ class Settings(Section):
         return self.torrents.mode == "open" and self.users.private != "required"
 
     def udp_addresses(self, tcp: Sequence[str]) -> tuple[str, ...]:
-        """Where to serve UDP; ``tcp`` are the addresses of the TCP listeners, which ``auto`` stands for.
-
-        None if ``why_no_udp`` has a reason.
-        """
+        """Where to serve UDP; nowhere if ``why_no_udp`` has a reason. ``tcp``: where TCP is served, for ``auto``."""
         if self.udp.listen != (public.AUTO,):
             return () if self.udp.listen == (public.OFF,) else self.udp.listen
         return () if self.why_no_udp(tcp) else _not_unix(tcp)

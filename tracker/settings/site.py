@@ -3,7 +3,7 @@ port, and the log."""
 
 import re
 from ipaddress import ip_network
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -105,9 +105,7 @@ class ChangeSettings(Section):
 
     @field_validator("webhook_secret", "webhook_secrets")
     @classmethod
-    def _are_long_enough(
-        cls, value: SecretStr | tuple[SecretStr, ...] | None
-    ) -> SecretStr | tuple[SecretStr, ...] | None:
+    def _are_long_enough(cls, value: Any) -> Any:
         secrets = value if isinstance(value, tuple) else (value,) if value and value.get_secret_value() else ()
         if any(len(each.get_secret_value()) < MIN_SECRET_LENGTH for each in secrets):
             raise ValueError(f"must have at least {MIN_SECRET_LENGTH} characters")

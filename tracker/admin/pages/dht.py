@@ -7,10 +7,8 @@ from aiohttp import web
 from tracker.admin.pages.rendering import Pages, get
 from tracker.store.dht.nodes import FAMILIES, NodeStatus
 
-LOOKUPS = 30
-"""Torrents shown of those that were looked up last."""
-HASHES = 30
-"""Torrents shown of those that other nodes announced."""
+LOOKUPS, HASHES = 30, 30
+"""Torrents shown of those that were looked up last, and of those that other nodes announced."""
 _TONES = {"up": "good", "down": "bad", "starting": "warn", "stopped": ""}
 
 

@@ -207,7 +207,6 @@ class LatestReading:
 class OverviewPage(Pages):
     def __init__(self, context: AdminContext) -> None:
         super().__init__(context)
-        self._limits = context.stream_limits
         self._latest_reading = LatestReading(context)
         self._streams: Counter[str] = Counter()
 
@@ -239,7 +238,7 @@ class OverviewPage(Pages):
             return None
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        stopping, name, limits = request.app[STOPPING], request[IDENTITY].name, self._limits
+        stopping, name, limits = request.app[STOPPING], request[IDENTITY].name, self._context.stream_limits
         full = self._streams.total() >= limits.streams or self._streams[name] >= limits.streams_per_token
         if full or stopping.is_set():
             raise Problem(503, detail="too many open event streams", headers={"Retry-After": "5"})
@@ -259,7 +258,7 @@ class OverviewPage(Pages):
     async def _events(self, request: web.Request, response: web.StreamResponse, stopping: asyncio.Event) -> None:
         checked = time.monotonic()
         while not stopping.is_set():
-            if time.monotonic() - checked >= self._limits.identity_seconds:
+            if time.monotonic() - checked >= self._context.stream_limits.identity_seconds:
                 checked = time.monotonic()
                 if not await _still_signed_in(request):
                     await _send(response, b"event: signed-out\ndata: {}\n\n")

@@ -185,7 +185,6 @@ def percent(part: float, whole: float) -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Seconds as milliseconds."""
     if seconds is None:
         return NOTHING
     value = seconds * 1000
@@ -267,11 +266,7 @@ def country_name(code: str) -> str:
     return COUNTRY_NAMES.get(code, code)
 
 
-_BY_NAME = (number, rate, size, percent, milliseconds, duration, prose, moment, clock, ago, input_time)
-FILTERS: Mapping[str, Callable[..., Any]] = {
-    **{each.__name__: each for each in _BY_NAME},
-    "factors": lambda both, now: factors(both[0], both[1], now),
-}
+_FILTERS = (number, rate, size, percent, milliseconds, duration, prose, moment, clock, ago, input_time)
 
 
 @cache
@@ -284,7 +279,8 @@ def template_environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(FILTERS)
+    environment.filters.update({each.__name__: each for each in _FILTERS})
+    environment.filters["factors"] = lambda both, now: factors(both[0], both[1], now)
     environment.globals.update(version=__version__, navigation=NAVIGATION, static=static)
     environment.globals.update(ratio=ratio, country_name=country_name, state_of=state_of, rules_text=rules_text)
     return environment

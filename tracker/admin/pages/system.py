@@ -50,7 +50,6 @@ class SystemPages(Pages):
 
     @get("/doctor", "doctor.html", part="parts/findings.html")
     async def doctor(self, request: web.Request) -> dict[str, Any]:
-        """Runs the checks: a few store commands."""
         findings = [finding async for finding in run_checks(self._store, self._context.settings)]
         levels = Counter(finding.level for finding in findings)
         return {"findings": findings, "levels": levels, "problems": self._context.problems(), "at": self._clock()}
@@ -85,8 +84,7 @@ class SystemPages(Pages):
         """The query has the filters, and ``cursor``."""
         texts = {name: clean(request.query.get(name, ""), _MAX_TEXT) for name in _FILTERS}
         cursor, error = clean(request.query.get("cursor", ""), 50), ""
-        entries: list[AuditEntry] = []
-        after = ""
+        entries, after = list[AuditEntry](), ""
         try:
             since, until = (parse_past(texts[name], self._clock()) for name in ("since", "until"))
             wanted = AuditFilter(texts["actor"], texts["operation"], texts["object"], texts["way"], since, until)

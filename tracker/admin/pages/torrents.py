@@ -119,7 +119,6 @@ class TorrentPages(Pages):
 
     @post("/torrents/bulk", "torrent.bulk")
     async def change(self, request: web.Request, form: Form) -> web.Response:
-        """Applies one action to all selected torrents; returns to the same page of the list."""
         back = Query.read(request).here
         action = next((each for each in TORRENT_ACTIONS if each == form.text("action")), None)
         if action is None:

@@ -112,7 +112,6 @@ class UserPages(Pages):
     @post("/users/bulk", "user.bulk")
     @post("/users/bulk/delete", "user.bulk", role="admin")
     async def change(self, request: web.Request, form: Form) -> web.Response:
-        """Applies one action to all selected users; returns to the same page of the list."""
         back = f"/users{Query.read(request).here}"
         deletes = request.path.endswith("/delete")
         wanted = "delete" if deletes else form.text("action")
@@ -270,7 +269,6 @@ class UserPages(Pages):
 
     @post("/users/{user_id}/freeleech", "freeleech.give", errors_on="show_one")
     async def give_freeleech(self, request: web.Request, form: Form) -> web.Response:
-        """Gives the user a freeleech token for the torrent ``info_hash``."""
         user = await self._user(request)
         try:
             torrent = await counting_torrent(self._store, parse_info_hash(form.text("info_hash")))

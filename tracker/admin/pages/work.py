@@ -22,8 +22,6 @@ from tracker.store.work.verification import asks_for_probes
 _GIB = 2**30
 _PREVIEWED = 200
 """Torrents that the preview of the policy looks at."""
-
-
 SETTINGS = settable(Project)
 PAGE = 50
 _LOGGED = 20
@@ -112,22 +110,18 @@ class WorkPages(Pages):
         """The query has ``by``, ``period`` and ``page``."""
         frame = await self._frame(request, "")
         name, here = request.match_info["project"], frame["here"]
-        spans = periods.shown(self._clock())
-        period = request.query.get("period", "")
-        period = period if period in spans else "all"
-        by = request.query.get("by", "")
-        board: Board = cast("Board", by) if by in get_args(Board) else "count"
+        spans, asked = periods.shown(self._clock()), request.query.get("period", "")
+        span = asked if asked in spans else None
+        board: Board = next((each for each in get_args(Board) if each == request.query.get("by")), "count")
         number = page_number(request.query.get("page", ""))
-        first = (number - 1) * PAGE
-        span = None if period == "all" else period
-        ranks, total = await self._store.work.leaderboard.table(name, board, span, PAGE, first)
-        query = {"by": board, "period": period}
+        ranks, total = await self._store.work.leaderboard.table(name, board, span, PAGE, (number - 1) * PAGE)
+        query = {"by": board, "period": span or "all"}
         return {
             **frame,
             "ranks": ranks,
             "board": board,
             "boards": [(each, f"{here}?{urlencode({**query, 'by': each})}", each == board) for each in get_args(Board)],
-            "period": period,
+            "period": span or "all",
             "spans": spans,
             **turned(f"{here}?{urlencode(query)}", number, PAGE, total),
             "log": await self._store.work.log.newest(name, _LOGGED),

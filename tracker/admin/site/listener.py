@@ -97,9 +97,11 @@ class Site:
         self._attempts = Attempts(asyncio.get_running_loop().time)
 
     @contextmanager
-    def counting(self, call: str) -> Iterator[None]:
+    def admitted(self, request: web.Request, key: SecretStr | None, call: str) -> Iterator[None]:
+        """Counts the outcome of a call. Raises Problem if it is not admitted."""
         outcome = "failed"
         try:
+            self._admit(request, key)
             yield
             outcome = "done"
         except Problem as error:
@@ -108,8 +110,8 @@ class Site:
         finally:
             self.count(f"site_call.{call}.{outcome}")
 
-    def admit(self, request: web.Request, key: SecretStr | None) -> None:
-        """Raises Problem. A connection to a unix socket has no address."""
+    def _admit(self, request: web.Request, key: SecretStr | None) -> None:
+        """A connection to a unix socket has no address."""
         address = remote_address(request)
         if address and address not in self._allowed:
             if not self._attempts.failed(request.remote or ""):
@@ -210,8 +212,7 @@ def _unit3d(site: Site, method: str, path: str, call: Action) -> web.RouteDef:
     name = f"{method} {path.partition('/')[0]}"
 
     async def handle(request: web.Request) -> web.Response:
-        with site.counting(name):
-            site.admit(request, site.settings.key)
+        with site.admitted(request, site.settings.key, name):
             if method == "GET":
                 fields: dict[str, object] = dict(request.match_info)
                 del fields["key"]
@@ -233,8 +234,7 @@ def _ocelot(site: Site) -> list[web.RouteDef]:
         fields = ocelot.read_query(request.raw_path)
         name = fields.get("action", "")
         action = ocelot.ACTIONS.get(name)
-        with site.counting(name if action else "unknown"):
-            site.admit(request, site.settings.key)
+        with site.admitted(request, site.settings.key, name if action else "unknown"):
             if action is None:
                 raise _refused(request, "", ClientError("unknown action"), fields)
             query = _checked(request, fields, lambda: action.fields.model_validate(fields))
@@ -242,8 +242,7 @@ def _ocelot(site: Site) -> list[web.RouteDef]:
         return web.Response(text="success")
 
     async def report(request: web.Request) -> web.Response:
-        with site.counting("report"):
-            site.admit(request, site.settings.report_key)
+        with site.admitted(request, site.settings.report_key, "report"):
             fields = ocelot.read_query(request.raw_path)
             text = await site.run(request, "", {}, lambda this: ocelot.report(this, fields))
         return web.Response(text=f"{text}success")

@@ -58,7 +58,11 @@ class Internal:
     def torrents(self, known: Mapping[str, str]) -> list[Torrent]:
         del known
         self._save(only_changed=True)
-        return [_torrent(info_hash, handle.status()) for info_hash, handle in self._handles.items()]
+        rows = [(info_hash, handle.status()) for info_hash, handle in self._handles.items()]
+        return [
+            Torrent(info_hash, row.name, row.total, max(0, row.total_wanted - row.total_wanted_done), row.is_seeding)
+            for info_hash, row in rows
+        ]
 
     def has(self, info_hash: str) -> bool:
         return info_hash in self._handles
@@ -147,13 +151,3 @@ def typed_settings(texts: Mapping[str, str]) -> dict[str, bool | int | str]:
         except (KeyError, ValueError):
             raise ClientError("--client has a setting that libtorrent does not know, or of a wrong type") from None
     return found
-
-
-def _torrent(info_hash: str, status: Any) -> Torrent:
-    return Torrent(
-        info_hash,
-        str(status.name),
-        int(status.total),
-        max(0, int(status.total_wanted - status.total_wanted_done)),
-        bool(status.is_seeding),
-    )
