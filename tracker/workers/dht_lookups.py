@@ -127,11 +127,11 @@ class LookupWorker:
         self._running += 1
         try:
             results = [await self.find(family, info_hash, scrape=True) for family in self.nodes]
+            found = counts([each for each in results if each is not None and each.answered])
+            self.count("answered" if found else "unanswered")
+            kept = await self.torrents.save_result(info_hash, found, int(self.clock()), all_torrents=self.all_torrents)
         finally:
             self._running -= 1
-        found = counts([each for each in results if each is not None and each.answered])
-        self.count("answered" if found else "unanswered")
-        kept = await self.torrents.save_result(info_hash, found, int(self.clock()), all_torrents=self.all_torrents)
         if kept and found and found[1] and self.gives_peers:
             self._to_collect.append(info_hash)
         return found

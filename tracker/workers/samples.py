@@ -9,7 +9,7 @@ precisions, so it does not matter which tracker does it.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from tracker.bittorrent import InfoHash, PeerId
@@ -65,9 +65,7 @@ _Taken = tuple[float, InfoHash, PeerId, str]
 class RefusalSampler:
     store: Store
     sleep: Sleep = asyncio.sleep
-
-    def __post_init__(self) -> None:
-        self._taken: dict[str, list[_Taken]] = {}
+    _taken: dict[str, list[_Taken]] = field(default_factory=dict)
 
     def add(self, reason: str, info_hash: InfoHash, peer_id: PeerId, passkey: str = "") -> None:
         """Takes a refused announce, unless enough of this reason wait."""

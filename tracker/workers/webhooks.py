@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -69,10 +69,8 @@ class WebhookWorker:
     store: Store
     receivers: Mapping[str, str]
     chance: Callable[[], float] = random.random
-
-    def __post_init__(self) -> None:
-        self._token = secrets.token_hex(16)
-        self._waiting_since: dict[str, float] = {}
+    _token: str = field(default_factory=lambda: secrets.token_hex(16))
+    _waiting_since: dict[str, float] = field(default_factory=dict)
 
     @property
     def lag_seconds(self) -> float:

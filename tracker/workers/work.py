@@ -250,9 +250,7 @@ _LEASES_PAUSE_SECONDS = 0.001
 @dataclass(eq=False)
 class LeaseWorker:
     store: Store
-
-    def __post_init__(self) -> None:
-        self._trimmed_at = 0.0
+    _trimmed_at: float = 0.0
 
     async def run(self) -> None:
         failure = "cannot end claims of work distribution"

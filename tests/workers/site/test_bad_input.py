@@ -16,6 +16,7 @@ from tests.workers.site.harness import announce, members, passkey, register, syn
 from tracker.errors import StartupError
 from tracker.workers.site.database import SiteDatabase, SiteError, site_error
 from tracker.workers.site.mapping import load_mapping
+from tracker.workers.site.rows import Named
 from tracker.workers.site.sync import SiteSync
 
 
@@ -170,7 +171,8 @@ async def test_rows_that_do_not_fit_are_named_and_the_others_are_written(store: 
         for user in (7, 8):
             await announce(store, user, "s", left=0)
         await store.announce(update(9, "s", passkey=passkey(2**33), bytes_left=0))
-        named, _, _, _ = await sync.collect("0")
+        named = Named()
+        named.add((await store.changes.after("0", 1000)).changes)
         done = await sync.write(named)
     assert done.problems == [
         "users 8589934592: id holds at most 4294967295, not 8589934592",

@@ -100,9 +100,15 @@ class SiteSync:
         """Writes what has changed since the last round. Returns whether more waits. Raises SiteError."""
         await self.open()
         began = self.clock()
-        position = (await self.database.positions([FEED])).get(FEED)
-        named, position, gap, more = await self.collect(position or FIRST)
-        if gap or not position:
+        position = (await self.database.positions([FEED])).get(FEED, "")
+        named, gap, more = Named(), not position, True
+        for _ in range(MAX_PAGES):
+            page = await self.store.changes.after(position or FIRST, PAGE)
+            named.add(page.changes)
+            position, gap, more = page.next, gap or page.gap, len(page.changes) == PAGE
+            if not more:
+                break
+        if gap:
             log.warning("the change feed does not reach back to the last round: comparing all rows")
             await self.full_pass()
         done = await self.write(named)
@@ -124,18 +130,6 @@ class SiteSync:
                     "the site's database belongs to another store (was this one emptied?): run tracker sync import"
                 )
             self._writers = writers
-
-    async def collect(self, position: str) -> tuple[Named, str, bool, bool]:
-        """The rows that changes after a position name, the position after them, whether some are missing, and whether
-        more wait."""
-        named, gap = Named(), False
-        for _ in range(MAX_PAGES):
-            page = await self.store.changes.after(position, PAGE)
-            named.add(page.changes)
-            position, gap = page.next, gap or page.gap
-            if len(page.changes) < PAGE:
-                return named, position, gap, False
-        return named, position, gap, True
 
     async def write(self, named: Named) -> Written:
         """Writes the rows as they are now."""
@@ -165,13 +159,12 @@ class SiteSync:
                 users=len(new),
             )
 
-    async def full_pass(self) -> Comparison:
+    async def full_pass(self) -> None:
         """Compares all rows, repairs them, and says what it repaired."""
         comparison = self.comparison(repair=True)
         async for _ in comparison.run():
             pass
         self._tell_pass(comparison)
-        return comparison
 
     def comparison(self, *, repair: bool) -> Comparison:
         return Comparison(self.database, self._reader, self._writers, repair=repair)

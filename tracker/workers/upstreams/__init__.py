@@ -52,16 +52,16 @@ def request_budget(per_minute: float, now: float) -> TokenBucket:
     return TokenBucket(steady / 60, burst, now)
 
 
+@dataclass(eq=False)
 class Backoff:
     """Pauses after failures in a row: one minute, then twice as long each time, up to an hour, with 25 % jitter. After
     a pause one trial request is allowed. If it fails, the next pause begins."""
 
-    def __init__(self, request: str) -> None:
-        self.request = request
-        self._failures = 0
-        self._pauses = 0
-        """Since the last success."""
-        self._until = 0.0
+    request: str
+    _failures: int = 0
+    _pauses: int = 0
+    """Since the last success."""
+    _until: float = 0.0
 
     def allows(self, now: float, trial_seconds: float) -> bool:
         """Whether a request is allowed now. A trial excludes others for ``trial_seconds``, or until it ends."""
