@@ -67,32 +67,32 @@ _SAME_PAUSE_SECONDS = 30
 log = Logger("tracker.reaper")
 
 
+@dataclass(eq=False)
 class Pace:
     """The pace of one round of the sweep that began at ``began``: the remaining time divided by what remains to visit.
     Both are read again after each step, so a round ends in time even if the tracker grows. All times are seconds of one
     monotonic clock."""
 
-    def __init__(self, began: float) -> None:
-        self._began = began
-        self.size = 0
-        """The latest known number of entries to visit."""
-        self.visited = 0
+    began: float
+    size: int = 0
+    """The latest known number of entries to visit."""
+    visited: int = 0
 
     def pause(self, now: float, step: int, seconds: float) -> float:
         """The pause (s) after a step that visited ``step`` entries, in a round that may take ``seconds``."""
         self.visited += step
         left = self.size - self.visited
-        time_left = self._began + _SHARE * seconds - now
+        time_left = self.began + _SHARE * seconds - now
         if left <= 0 or time_left <= 0:
             return 0.0
         return min(MAX_PAUSE_SECONDS, time_left * step / (left + step))
 
 
+@dataclass(eq=False)
 class Pauses:
     """Reports pauses of the reapers of a tracker: once, though each shard notices the interruption by itself."""
 
-    def __init__(self) -> None:
-        self._until = float("-inf")
+    _until: float = -math.inf
 
     def report(self, until: float, clock: float) -> None:
         """``until`` and ``clock``: the end of the pause, by the timer and in epoch seconds."""

@@ -1,6 +1,6 @@
 """Columns of a site's tables: whether values of the store fit, and values in the form of a column."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from ipaddress import ip_address
@@ -15,6 +15,12 @@ Encode = Callable[[Any], Any]
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "INT": 32, "BIGINT": 64}
 _ADDRESSES = ("ip", "ipv4", "ipv6")
 _BYTES = {"ip": 16, "ipv4": 4, "ipv6": 16, "peer_id": 20, "info_hash": 20}
+_KINDS = {
+    **dict.fromkeys(_BYTES, ("bytes", "text")),
+    **dict.fromkeys(("active", "seeding", "complete", "connectable", "immune"), ("flag", "number")),
+    "agent": ("text", "bytes"),
+}
+"""The kinds of columns that may hold a value. Others: times and numbers."""
 
 
 def kind_of(column: Column[Any]) -> str:
@@ -127,7 +133,7 @@ def _table_problems(mapping: TableMapping, table: Table) -> list[str]:
 
 def _column_problems(where: str, column: Column[Any], value: str) -> list[str]:
     kind = "flag" if _says_yes(column) else kind_of(column)
-    wanted = _kinds(value)
+    wanted = _KINDS.get(value, ("time", "number") if is_time(value) else ("number",))
     if kind not in wanted:
         return [f"column {where} has the type {column.type}, and {value} needs {' or '.join(wanted)}"]
     length = getattr(column.type, "length", None)
@@ -137,18 +143,6 @@ def _column_problems(where: str, column: Column[Any], value: str) -> list[str]:
     if kind == "number" and is_total and range_of(column)[1] < 2**53 - 1:
         return [f"column {where} is too small: {column.type} holds no totals; make it BIGINT"]
     return []
-
-
-def _kinds(value: str) -> Sequence[str]:
-    if value in _BYTES:
-        return ("bytes", "text")
-    if value == "agent":
-        return ("text", "bytes")
-    if is_time(value):
-        return ("time", "number")
-    if value in ("active", "seeding", "complete", "connectable", "immune"):
-        return ("flag", "number")
-    return ("number",)
 
 
 def _key_problems(mapping: TableMapping, table: Table) -> list[str]:

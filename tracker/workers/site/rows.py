@@ -16,7 +16,7 @@ from tracker.store.users.site_rows import ROWS_A_CALL, PeerOnTorrent, SiteRow, U
 from tracker.wire.peer_id import client_name
 from tracker.workers.site.database import SiteDatabase
 from tracker.workers.site.mapping import Rows, SiteMapping, is_value
-from tracker.workers.site.writer import OF_ANNOUNCES, Encoded, Key, Row, TableWriter, Written
+from tracker.workers.site.writer import OF_ANNOUNCES, Encoded, Key, Row, TableWriter, Written, shown
 
 
 class OfPeer(NamedTuple):
@@ -275,7 +275,7 @@ class Comparison:
         compared, ended = self.tables[writer], [key for key in keys if key not in still]
         compared.stale += len(ended)
         for key in ended:
-            compared.name(f"{writer.mapping.name} {_shown(key)}: active at the site only")
+            compared.name(f"{writer.mapping.name} {shown(key)}: active at the site only")
         if self._repair and ended:
             await writer.end(ended)
             self.written.rows += len(ended)
@@ -291,7 +291,7 @@ def _differences(writer: TableWriter, compared: Compared, encoded: Encoded, thei
             sites = type(ours)(sites)
         compared.add(name, ours, sites)
         if ours != sites:
-            yield f"{name} {_shown(ours)}, at the site {_shown(sites)}"
+            yield f"{name} {shown(ours)}, at the site {shown(sites)}"
 
 
 def _unadded(
@@ -303,9 +303,3 @@ def _unadded(
         missing = row[value] - (recorded[place] if recorded else 0)
         if missing > 0:
             yield f"{name}: {missing} not added yet"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return " ".join(map(_shown, value))
-    return value.hex() if isinstance(value, bytes) else str(value)

@@ -57,6 +57,12 @@ class Written:
         return self
 
 
+def shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(shown, value))
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
 def _constant(value: str | Constant) -> str | Constant:
     return value[1:] if isinstance(value, str) else value
 
@@ -89,6 +95,8 @@ class TableWriter:
             name: _constant(value) if isinstance(value, str) else encode.get(name, _constant)(value)
             for name, value in mapping.gone.items()
         }
+        self.activity = next((name for name, value in mapping.replaced.items() if value == "active"), "")
+        """The column that says whether a row is active; empty: none."""
         flags = [name for name, value in mapping.replaced.items() if value in _ACTIVE]
         self._ended = {**{name: encode[name](False) for name in flags}, **self._gone}
         self._batch = max(1, min(_BATCH, _MAX_VALUES // len(mapping.columns)))
@@ -120,20 +128,13 @@ class TableWriter:
         return tuple(encoded[name] for name in self.mapping.key)
 
     def name_of(self, row: Row) -> str:
-        values = (row[value] for value in self.mapping.key.values())
-        shown = " ".join(each.hex() if isinstance(each, bytes) else str(each) for each in values)
-        return f"{self.mapping.name} {shown}"
+        return f"{self.mapping.name} {shown(tuple(row[value] for value in self.mapping.key.values()))}"
 
     async def end(self, keys: Sequence[Key]) -> None:
         """These rows of the site are active no longer. Raises SiteError."""
         ended = [{**dict(zip(self.mapping.key, key, strict=True)), **self._ended} for key in sorted(keys)]
         for some in in_parts(ended, self._batch):
             await self._database.transaction(partial(self._update, rows=some, columns=list(self._ended)))
-
-    @property
-    def activity(self) -> str:
-        """The column that says whether a row is active; empty: none."""
-        return next((name for name, value in self.mapping.replaced.items() if value == "active"), "")
 
     async def _write(self, batch: Sequence[tuple[Row, Encoded]]) -> Written:
         """Rows that a database refuses are found by halves."""
