@@ -152,10 +152,8 @@ def sentences() -> dict[tuple[str, str], str]:
 
 
 def mask_url(url: str) -> str:
-    """The URL without its password; user, host and database stay.
-
-    Invalid URLs are masked too: everything up to the last ``@`` may be part of a password.
-    """
+    """The URL without its password; user, host and database stay. Invalid URLs are masked too: everything up to the
+    last ``@`` may be part of a password."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return MASK

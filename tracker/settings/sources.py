@@ -43,10 +43,8 @@ class _Source:
 
 
 def load(config: Path | None = None, env_file: Path = ENV_FILE) -> Settings:
-    """The current settings. Raises SettingsError, which lists every mistake.
-
-    ``config`` is a TOML file that must exist; ``env_file`` may be missing. An empty variable counts as unset.
-    """
+    """The current settings. ``config`` is a TOML file that must exist; ``env_file`` may be missing. An empty variable
+    counts as unset. Raises SettingsError, which lists every mistake."""
     sources = [] if config is None else [_from_toml(config)]
     sources += [_from_env_file(env_file), _from_variables(os.environ, "")]
     unknown = [line for source in sources for line in source.unknown]

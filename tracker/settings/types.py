@@ -13,8 +13,7 @@ from tracker.wire.endpoint import split_address
 from tracker.wire.tracker_url import parse_tracker_url
 
 MAX_SECONDS, MAX_BYTES = 10**12, 2**53 - 1
-"""Upper bounds of settings: the store accepts expiry times up to the first, its scripts count exactly up to the
-second."""
+"""Upper bounds: the store accepts expiry times up to the first, and its scripts count exactly up to the second."""
 
 
 def checked_by(check: Callable[[Any], object]) -> AfterValidator:

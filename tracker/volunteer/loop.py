@@ -37,11 +37,8 @@ _MAX_STATE_BYTES = 64 * 1024 * 1024
 
 
 class Item(BaseModel):
-    """A torrent that was claimed. Times are epoch seconds.
-
-    ``claimed``: nothing happened in the client yet. ``adding``: the client may or may not have it. ``added``: it has.
-    ``foreign``: the client had it before, so it is left alone.
-    """
+    """A torrent that was claimed. Times are epoch seconds. ``claimed``: nothing happened in the client yet. ``adding``:
+    the client may or may not have it. ``added``: it has. ``foreign``: it had it before, so it is left alone."""
 
     size: int
     name: str = ""
@@ -323,8 +320,7 @@ class Volunteer:
                 return
 
     async def _claim(self, room: int, listed: list[str]) -> bool:
-        """Claims a torrent and adds it. False: stop asking in this round. A request whose answer is lost stays noted as
-        ``asking``."""
+        """Claims a torrent and adds it. False: stop asking in this round. If the answer is lost, ``asking`` stays."""
         self.state.asking = [*listed, *self._items]
         self.state.save()
         grant = await self.api.request(room)

@@ -235,9 +235,9 @@ def test_colour_classes_cover_every_count_once(figures: list[int]) -> None:
     most = max(figures, default=0)
     assert len(shades) <= CLASSES
     if most:
-        assert (shades[0].min_users, shades[-1].max_users) == (1, most)
-        assert all(low.max_users + 1 == high.min_users for low, high in pairwise(shades))
-        assert all(shade.min_users <= shade.max_users for shade in shades)
+        assert (shades[0][0], shades[-1][1]) == (1, most)
+        assert all(low[1] + 1 == high[0] for low, high in pairwise(shades))
+        assert all(fewest <= most for fewest, most in shades)
     else:
         assert not shades
 

@@ -1,10 +1,9 @@
-"""Reads forms and URLs of the dashboard: texts, checkboxes, files, the options of lists, page numbers. Callers are
-authenticated."""
+"""Reads forms and URLs of the dashboard, of authenticated callers: texts, checkboxes, files, list options, pages."""
 
 import string
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -133,15 +132,6 @@ def exports_of(path: str, query: Mapping[str, object]) -> list[tuple[str, str]]:
     return [(f"/api/v1{path}/{kind}?{urlencode(query)}", label) for kind, label in kinds]
 
 
-class Heading(NamedTuple):
-    """A sortable column. ``order``: its value of aria-sort; empty if the list is not sorted by it."""
-
-    name: str
-    label: str
-    href: str
-    order: str
-
-
 @dataclass(frozen=True, slots=True)
 class ListQuery:
     """The options of a list in the URL: search text, filters, sorting, page. Invalid values become defaults."""
@@ -220,13 +210,13 @@ class ListQuery:
         ordered = {"sort": self.sort, "order": "desc" if self.descending else "asc"}
         return exports_of(self.path, parts | ({"q": self.text} if self.text else ordered))
 
-    def headings(self) -> list[Heading]:
-        """None for a search."""
+    def headings(self) -> list[tuple[str, str, str, str]]:
+        """(name, label, URL, aria-sort; empty if not sorted by it) of the sortable columns; none for a search."""
         state = "descending" if self.descending else "ascending"
         return [
-            Heading(name, label, replace(self, sort=name, descending=not self.descending).href(), state)
+            (name, label, replace(self, sort=name, descending=not self.descending).href(), state)
             if name == self.sort
-            else Heading(name, label, replace(self, sort=name, descending=name not in self.lowest_first).href(), "")
+            else (name, label, replace(self, sort=name, descending=name not in self.lowest_first).href(), "")
             for name, label in ({} if self.text else self.sorts).items()
         ]
 

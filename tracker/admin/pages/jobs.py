@@ -81,8 +81,7 @@ class JobPages(Pages):
 
 
 def _chosen(queues: list[tuple[str, dict[str, int]]], queue: str, status: str) -> tuple[str, str]:
-    """The list to show: the requested one, else failed, retry, running or pending jobs. ``queues`` have the number of
-    jobs by status."""
+    """The list to show: the requested one, else failed, retry, running or pending jobs. ``queues``: jobs by status."""
     sizes = dict(queues)
     if queue in sizes:
         first = next((each for each in _ORDER if sizes[queue][each]), FINISHED[0])

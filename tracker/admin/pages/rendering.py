@@ -43,10 +43,8 @@ def get(path: str, template: str = "", *, part: str = "", role: Role = "read") -
 
 def post(path: str, operation: str, *, role: Role = "operate", errors_on: str = "") -> Callable[[Shown], Shown]:
     """The same of a form, which the method gets too. ``operation``: its name in the audit log; empty: no change.
-
     ``errors_on``: the page that shows the text of a ClientError, and variables that the method returns. NotFound is
-    passed on, and becomes status 404.
-    """
+    passed on, and becomes status 404."""
     return _declared("POST", path, Rule(role, operation), errors_on)
 
 

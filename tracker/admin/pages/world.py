@@ -90,13 +90,6 @@ class Line(NamedTuple):
     href: str = ""
 
 
-class Shade(NamedTuple):
-    """A colour class of the map."""
-
-    min_users: int
-    max_users: int
-
-
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A country on the map. ``path``: empty for a dot at ``x``, ``y``. ``shade``: 0 without users, up to CLASSES."""
@@ -257,14 +250,15 @@ def readable(part: str) -> str:
     return text if text.isprintable() else part
 
 
-def shades_of(user_counts: list[int]) -> list[Shade]:
-    """Up to CLASSES classes with exponential bounds, because few countries have most of the users."""
+def shades_of(user_counts: list[int]) -> list[tuple[int, int]]:
+    """(fewest, most users) of up to CLASSES colour classes, with exponential bounds, because few countries have most of
+    the users."""
     largest = max(user_counts, default=0)
     if largest < 1:
         return []
     bounds = sorted({_round(largest ** (step / CLASSES)) for step in range(CLASSES)} | {1})
     bounds = [bound for bound in bounds if bound <= largest]
-    return [Shade(low, high - 1) for low, high in zip(bounds, [*bounds[1:], largest + 1], strict=True)]
+    return [(low, high - 1) for low, high in zip(bounds, [*bounds[1:], largest + 1], strict=True)]
 
 
 def _round(number: float) -> int:
@@ -273,7 +267,7 @@ def _round(number: float) -> int:
     return int(number) // magnitude * magnitude
 
 
-def shapes_of(countries: list[LeaderboardEntry], shades: list[Shade]) -> list[Shape]:
+def shapes_of(countries: list[LeaderboardEntry], shades: list[tuple[int, int]]) -> list[Shape]:
     """All outlines, and dots for small countries with users."""
     users: Counter[str] = Counter()
     for name, number in countries:
@@ -281,7 +275,7 @@ def shapes_of(countries: list[LeaderboardEntry], shades: list[Shade]) -> list[Sh
     earth = world()
 
     def shape(code: str, path: str = "", x: int = 0, y: int = 0) -> Shape:
-        reached = sum(users[code] >= each.min_users for each in shades)
+        reached = sum(users[code] >= fewest for fewest, _ in shades)
         shade = CLASSES - len(shades) + reached if users[code] > 0 else 0
         return Shape(code, country_name(code), users[code], shade, path, x, y)
 

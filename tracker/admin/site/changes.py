@@ -121,8 +121,7 @@ class Action:
 
 
 def action(handler: Handler, operation: str = "", **fixed: object) -> Action:
-    """The parameters of the handler are the fields of the call, except the ``fixed`` ones. Unknown fields are
-    ignored."""
+    """The fields of the call are the handler's parameters, except the ``fixed`` ones. Unknown fields are ignored."""
     _, *parameters = (p for p in inspect.signature(handler).parameters.values() if p.name not in fixed)
     fields: Any = {p.name: (p.annotation, ... if p.default is p.empty else p.default) for p in parameters}
     config = ConfigDict(extra="ignore", frozen=True, arbitrary_types_allowed=True)
@@ -174,8 +173,7 @@ async def torrent_of_id(store: Store, torrent_id: int) -> Torrent:
 
 
 async def save_user(call: SiteCall, user_id: int, passkey: str, fields: Mapping[str, Value]) -> None:
-    """Adds a user, or changes one. A passkey that differs replaces the stored one. Raises Conflict if another user has
-    the passkey."""
+    """Adds or changes a user, whose passkey is then this one. Raises Conflict if another user has the passkey."""
     store, who = call.store, str(user_id)
     await call.change.touch("user", who)
     known = await store.users.by_id(who)

@@ -132,8 +132,7 @@ class Site:
         fields: Mapping[str, object],
         handle: Callable[[SiteCall], Awaitable[R]],
     ) -> R:
-        """Runs a call with these fields. What it has changed is in the audit log under ``operation``, also if it fails
-        then. Raises Problem."""
+        """What the call has changed is in the audit log under ``operation``, also if it fails then. Raises Problem."""
         address = format_address(found) if (found := remote_address(request)) else ""
         change = Change(self.context.store, Caller(self.settings.name, "operate", "site", "", address), operation)
         failed = True

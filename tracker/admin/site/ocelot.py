@@ -204,8 +204,7 @@ async def _stats(call: SiteCall) -> str:
 
 
 def read_query(raw_path: str) -> dict[str, str]:
-    """The parameters. Each byte is a character, as info hashes are no text; ``+`` stays as it is. The first value of a
-    name counts."""
+    """Each byte is a character, as info hashes are no text; ``+`` stays as it is. The first value of a name counts."""
     fields: dict[str, str] = {}
     for part in raw_path.partition("?")[2].split("&"):
         name, _, value = part.partition("=")

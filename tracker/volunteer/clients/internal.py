@@ -127,8 +127,7 @@ class Internal:
         self._await((saved, failed), len(by_handle), write)
 
     def _await(self, names: tuple[str, ...], count: int, handle: Callable[[Any], None]) -> None:
-        """Handles the alerts of these names, up to ``count``, as far as they arrive in time. An alert is valid until
-        the next are taken."""
+        """Handles up to ``count`` alerts of these names that arrive in time. One is valid until the next are taken."""
         deadline = self._timer() + _WAIT_SECONDS
         while count > 0 and self._timer() < deadline:
             self._session.wait_for_alert(_POLL_MS)
