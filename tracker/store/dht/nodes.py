@@ -226,24 +226,19 @@ def fields_of(status: NodeStatus) -> dict[str, str | int | None]:
     """The fields of the hash; ``None`` for one that does not apply."""
     counted = status.participation
     fields: dict[str, str | int | None] = {
-        "mode": status.mode,
-        "started": status.started,
-        "saved": status.saved,
-        "last_answer": status.last_answer,
-        **{name: getattr(status, name) for name in _COUNTS},
+        **{name: getattr(status, name) for name in ("mode", "started", "saved", "last_answer", *_COUNTS)},
         "dropped": json.dumps(dict(status.dropped), sort_keys=True),
         "lookups": json.dumps(dict(status.lookups), sort_keys=True),
         **{name: None if counted is None else getattr(counted, name) for name in _PARTICIPATION},
     }
     for family in FAMILIES:
-        id, buckets = status.ids.get(family), status.buckets.get(family)
+        id, buckets = status.ids.get(family), sorted(status.buckets.get(family, {}).items())
+        text = " ".join(f"{bucket}:{nodes}" for bucket, nodes in buckets if nodes)
         fields |= {
             f"id{family}": None if id is None else id.hex(),
             f"external{family}": status.externals.get(family),
             f"nodes{family}": None if id is None else status.nodes(family),
-            f"buckets{family}": None
-            if id is None
-            else " ".join(f"{bucket}:{nodes}" for bucket, nodes in sorted((buckets or {}).items()) if nodes),
+            f"buckets{family}": None if id is None else text,
         }
     return fields
 
