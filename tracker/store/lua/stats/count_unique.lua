@@ -31,7 +31,7 @@ local function try(...)
   failed = failed + 1
 end
 
-local metrics, ordered, torrents_seen = {}, {}, {}
+local metrics, ordered = {}, {}
 
 local function find_metric(key, board, member, torrent)
   local m = metrics[key]
@@ -42,20 +42,9 @@ local function find_metric(key, board, member, torrent)
   return m
 end
 
--- A deleted torrent is not counted: nothing would ever delete its metrics.
-local function existing_torrent(ih)
-  local torrent = torrents_seen[ih]
-  if torrent == nil then
-    torrent = call('EXISTS', P .. 't:' .. ih) == 1
-      and { key = P .. 't:' .. ih, head = P .. 'torrents.' .. ih .. '.', places = P .. 'i:unique:torrents.' .. ih }
-    torrents_seen[ih] = torrent
-  end
-  return torrent
-end
-
 -- Calls `note(metric, user, number of the event)` for each metric of each event.
 local function read_events(note)
-  local scopes, places, packed = {}, { countries = {} }, '>c40Bc0Bc0'
+  local torrents, scopes, places, packed = {}, {}, { countries = {} }, '>c40Bc0Bc0'
   for scope in string.gmatch(ARGV[8], '%S+') do
     scopes[#scopes + 1], places[scope], packed = scope, {}, packed .. 'Bc0'
   end
@@ -73,7 +62,11 @@ local function read_events(note)
   for i = 10, #ARGV do
     local event = { struct.unpack(packed, ARGV[i]) }
     local ih, user, country = event[1], event[2], event[3]
-    local torrent = existing_torrent(ih)
+    if torrents[ih] == nil then -- a deleted one is not counted: nothing would ever delete its metrics
+      torrents[ih] = call('EXISTS', P .. 't:' .. ih) == 1
+        and { key = P .. 't:' .. ih, head = P .. 'torrents.' .. ih .. '.', places = P .. 'i:unique:torrents.' .. ih }
+    end
+    local torrent = torrents[ih]
     if torrent then note(find_metric(torrent.head .. 'users', 'torrents', ih, torrent), user, i) end
     if country ~= '' then
       note_place(torrent, 'countries', country, country, user, i)

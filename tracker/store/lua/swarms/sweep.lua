@@ -97,14 +97,6 @@ local function visit_empty(t)
   return ''
 end
 
--- The user did not leave, so this makes no hit-and-run.
-local function remove_barred(tid, pidx)
-  local p = read_peer(tid, pidx)
-  if p[1] ~= '1' or remove_peer(tid, nil, pidx, p, 'removed', false) == 0 then return 0 end
-  call('UNLINK', P .. 'ptimeout:' .. tid .. ':' .. pidx)
-  return 1
-end
-
 -- Removes those of the members who have timed out, or may not stay. Returns the torrent as it is then.
 local function remove_members(t, tid, members)
   seen = seen + #members
@@ -115,7 +107,11 @@ local function remove_members(t, tid, members)
     if not alive[i] then
       removed = removed + remove_timed_out(tid, nil, pidx)
     elseif refused or is_barred(t, pidx) then
-      removed = removed + remove_barred(tid, pidx)
+      local p = read_peer(tid, pidx) -- the user did not leave, so this makes no hit-and-run
+      if p[1] == '1' and remove_peer(tid, nil, pidx, p, 'removed', false) == 1 then
+        call('UNLINK', P .. 'ptimeout:' .. tid .. ':' .. pidx)
+        removed = removed + 1
+      end
     end
   end
   save_removals()

@@ -36,16 +36,15 @@ local function copy(passkey, first, last)
   if v[2] then hide_user(uid, v[2] == '0') end
 end
 
--- After `tracker reshard`, a shard may have nothing of a user but sets of torrents.
-local function has_been_here(passkey, user)
-  return call('EXISTS', P .. 'user:' .. passkey, user, user .. ':active', user .. ':complete', user .. ':incomplete',
-    user .. ':hnr') > 0
-end
-
 local at = 3
 while ARGV[at] do
   local fields = tonumber(ARGV[at + 1])
-  if fields < 0 and has_been_here(ARGV[at], P .. 'u:' .. ARGV[at + 2]) then return 0 end
+  if fields < 0 then -- after `tracker reshard`, a shard may have nothing of a user but sets of torrents
+    local user = P .. 'u:' .. ARGV[at + 2]
+    local found = call('EXISTS', P .. 'user:' .. ARGV[at], user, user .. ':active', user .. ':complete',
+      user .. ':incomplete', user .. ':hnr')
+    if found > 0 then return 0 end
+  end
   at = at + 2 + math.abs(fields)
 end
 

@@ -50,22 +50,16 @@ if held_count + given_back > 0 then
 end
 
 -- GCRA with a burst of a tenth of the limit: at most `limit` claims in any 60 s, as limit + 1 of them take more. A time
--- a minute later than any that claims can lead to was written by a wrong clock. Returns the ms to wait, or nil and the
--- next time.
-local function rate()
-  local limit = tonumber(project.per_minute) or 0
-  if limit <= 0 then return nil end
-  local burst = math.max(1, math.floor(limit / 10))
+-- a minute later than any that claims can lead to was written by a wrong clock.
+local limit, next_ms = tonumber(project.per_minute) or 0, nil
+if limit > 0 then
+  local burst, last_ms = math.max(1, math.floor(limit / 10)), tonumber(stored_rate or '') or 0
   local interval = math.ceil(60001000 / (limit - burst + 1)) / 1000 -- ms; `now_ms` may be up to 1 ms early
-  local next_ms = tonumber(stored_rate or '') or 0
-  if next_ms > now_ms + burst * interval + 60000 then next_ms = 0 end
-  local wait = next_ms - (burst - 1) * interval - now_ms
-  if wait > 0 then return math.ceil(wait) end
-  return nil, string.format('%.3f', math.max(next_ms, now_ms) + interval)
+  if last_ms > now_ms + burst * interval + 60000 then last_ms = 0 end
+  local wait = last_ms - (burst - 1) * interval - now_ms
+  if wait > 0 then return { 'rate', math.ceil(wait) } end
+  next_ms = string.format('%.3f', math.max(last_ms, now_ms) + interval)
 end
-
-local wait, next_ms = rate()
-if wait then return { 'rate', wait } end
 
 local facts = given_facts(12)
 local lapsed_at, torrent, account -- of the item that was looked at last

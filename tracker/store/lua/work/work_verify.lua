@@ -102,14 +102,6 @@ local function is_probe_due(claim)
   return probes and not (claim.probed and now_ms - whole(claim.probed) < PROBE_EVERY)
 end
 
--- The endpoint to probe; nil when it is too early, or there are enough.
-local function endpoint_to_probe(claim, item, tid, claimant, fact)
-  if probes_left == 0 or claim.state ~= 'seeding' or not is_probe_due(claim) then return nil end
-  probes_left = probes_left - 1
-  if fact then return fact.seeder or '' end -- the torrent is in another shard
-  return endpoint_of_seeder(item, tid, claimant)
-end
-
 local function save(name, claim, key)
   claim.checked = ARGV[2]
   call('HSET', key, name, cjson.encode(claim))
@@ -157,7 +149,10 @@ local function look_at(name)
   local done = missing == 0 and (not probes or claim.probe and claim.probe ~= 'failed')
   local row = { name, done and '1' or '0', decimal(seconds), decimal(missing),
     decimal(bytes_uploaded(claim, seen, torrent[2])) }
-  row[6] = endpoint_to_probe(claim, item, tid, claimant, fact)
+  if probes_left > 0 and claim.state == 'seeding' and is_probe_due(claim) then
+    probes_left = probes_left - 1
+    if fact then row[6] = fact.seeder or '' else row[6] = endpoint_of_seeder(item, tid, claimant) end
+  end
   return row
 end
 
