@@ -105,15 +105,7 @@ class Lookup:
         if candidate is None or candidate.state is not _State.ASKED:
             return
         candidate.state = _State.ANSWERED
-        address = Address(node.endpoint[:-2])
-        self._add_findings(answer, address)
-        if len(address) == 4:
-            named = split_nodes(answer.nodes, NODE_LENGTH)
-        else:
-            named = split_nodes(answer.nodes6, NODE6_LENGTH)
-        candidate.named = self._add(named[: 2 * ANSWER_NODES])
-
-    def _add_findings(self, answer: Answer, teller: Address) -> None:
+        teller = node.endpoint[:-2]
         if answer.seeds_filter is not None and answer.peers_filter is not None:
             self._seeds_filter = bloom.union(self._seeds_filter, answer.seeds_filter)
             self._peers_filter = bloom.union(self._peers_filter, answer.peers_filter)
@@ -127,6 +119,11 @@ class Lookup:
             )
             if new or endpoint in self._peers:
                 self._peers.setdefault(endpoint, set()).add(network)
+        if len(teller) == 4:
+            named = split_nodes(answer.nodes, NODE_LENGTH)
+        else:
+            named = split_nodes(answer.nodes6, NODE6_LENGTH)
+        candidate.named = self._add(named[: 2 * ANSWER_NODES])
 
     def on_failure(self, node: Node) -> None:
         """The node did not answer, or with an error."""

@@ -70,15 +70,12 @@ class Transactions:
 
     def fail(self, endpoint: Endpoint) -> list[Pending]:
         """The queries to an address that the network reports as unreachable."""
-        return self._take([key for key in self._pending if key[0] == endpoint])
+        return [self._pending.pop(key) for key in list(self._pending) if key[0] == endpoint]
 
     def expire(self, now: float) -> list[Pending]:
         """The queries that were not answered in time. For every second."""
         late = takewhile(lambda item: now - item[1].sent_at >= TIMEOUT_SECONDS, self._pending.items())
-        return self._take([key for key, _ in late])
-
-    def _take(self, keys: list[tuple[Endpoint, bytes]]) -> list[Pending]:
-        return [self._pending.pop(key) for key in keys]
+        return [self._pending.pop(key) for key, _ in list(late)]
 
 
 MAX_LOOKUPS = 8
@@ -219,11 +216,11 @@ class DhtNode:
             self._ask(Pending(node.endpoint, node.id), now)
 
     def find_nodes(self, target: int, now: float) -> Lookup | None:
-        return self._look_up(krpc.FindNode(to_id(target)), to_id(target), now)
+        return self._look_up(krpc.FindNode(to_id(target)), now)
 
     def find_peers(self, info_hash: InfoHash, now: float, *, scrape: bool = False) -> Lookup | None:
         """Returns ``None`` while too many lookups run. ``scrape``: counts instead of peers (BEP 33)."""
-        return self._look_up(krpc.GetPeers(info_hash, scrape=scrape), info_hash, now)
+        return self._look_up(krpc.GetPeers(info_hash, scrape=scrape), now)
 
     def stop(self, lookup: Lookup) -> None:
         """Ends a lookup if it is not done: no more nodes are asked."""
@@ -231,12 +228,12 @@ class DhtNode:
             lookup.outcome = lookup.result()
             self._lookups.remove(lookup)
 
-    def _look_up(self, query: krpc.FindNode | krpc.GetPeers, target: bytes, now: float) -> Lookup | None:
+    def _look_up(self, query: krpc.FindNode | krpc.GetPeers, now: float) -> Lookup | None:
         if len(self._lookups) >= MAX_LOOKUPS:
             return None
         lookup = Lookup(
             query,
-            self.table.lookup_start(target),
+            self.table.lookup_start(query.target if isinstance(query, krpc.FindNode) else query.info_hash),
             now,
             own=self.table.entries.own,
             private_addresses=self.table.private_addresses,

@@ -129,8 +129,13 @@ class RoutingTable:
         if known is not None and is_known:
             known.last_answer, known.failures, known.suspect = now, 0, False
             self._changed[self._index(number)] = now
+        elif room and self._make_room(number, now):
+            entry = Entry(node, number, fits_address(node.id, Address(node.endpoint[:-2])), now)
+            self.entries.put(number, entry)
+            self._note_place(entry)
+            self._changed[self._index(number)] = now
         elif room:
-            self._admit(node, number, now)
+            self._add_candidate(node)
 
     def on_query(self, node: Node, now: float, *, read_only: bool = False) -> None:
         """A node queried us. Its address may be forged."""
@@ -235,15 +240,6 @@ class RoutingTable:
             if entry.number == number or self._host(entry.node) == self._host(node):
                 entry.suspect = True
         return False
-
-    def _admit(self, node: Node, number: int, now: float) -> None:
-        if not self._make_room(number, now):
-            self._add_candidate(node)
-            return
-        entry = Entry(node, number, fits_address(node.id, Address(node.endpoint[:-2])), now)
-        self.entries.put(number, entry)
-        self._note_place(entry)
-        self._changed[self._index(number)] = now
 
     def _make_room(self, number: int, now: float) -> bool:
         """Whether a newcomer enters. In a full bucket it replaces a bad node. It waits while a questionable one has
