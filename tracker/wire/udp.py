@@ -97,7 +97,11 @@ def parse_connect_reply(packet: bytes, transaction_id: int) -> int:
 
 
 def encode_announce_request(connection_id: int, transaction_id: int, announce: Announce, target: str = "") -> bytes:
-    """``target`` is the path and query of the tracker's URL, ASCII. The first 4 bytes of ``key`` are sent."""
+    """``target``: the path and query of the tracker's URL, ASCII, sent as options of at most 255 bytes each (BEP 41).
+    The first 4 bytes of ``key`` are sent."""
+    url = target.encode("ascii") if target != "/" else b""
+    pieces = [url[at : at + _MAX_OPTION_LENGTH] for at in range(0, len(url), _MAX_OPTION_LENGTH)]
+    options = b"".join(bytes((_URL_DATA, len(piece))) + piece for piece in pieces)
     return (
         _REQUEST.pack(connection_id, ANNOUNCE, transaction_id)
         + _ANNOUNCE.pack(
@@ -111,7 +115,7 @@ def encode_announce_request(connection_id: int, transaction_id: int, announce: A
             -1 if announce.peers_wanted is None else announce.peers_wanted,
             announce.port,
         )
-        + encode_options(target.encode("ascii"))
+        + (options and options + bytes((_END,)))
     )
 
 
@@ -147,14 +151,6 @@ def parse_announce(packet: bytes, *, ipv6: bool) -> Announce:
         counts = byte_count(uploaded), byte_count(downloaded), bytes_left(left)
         return _ordered(Announce, (*fields[:3], *counts, *fields[6:]))
     return _ordered(Announce, fields)
-
-
-def encode_options(target: bytes) -> bytes:
-    """BEP 41: the URL data in pieces of at most 255 bytes; none for an empty path."""
-    if target in (b"", b"/"):
-        return b""
-    pieces = [target[at : at + _MAX_OPTION_LENGTH] for at in range(0, len(target), _MAX_OPTION_LENGTH)]
-    return b"".join(bytes((_URL_DATA, len(piece))) + piece for piece in pieces) + bytes((_END,))
 
 
 def parse_options(options: bytes) -> bytes:

@@ -140,11 +140,6 @@ class UdpServer:
         self._turn[network] = number + 1
         return True
 
-    def flush(self) -> None:
-        counts, self.counts = self.counts, Counter()
-        for name, number in counts.items():
-            self.tracker.count(name, by=number)
-
     def announce_later(self, waiting: LaterAnnounce) -> bool:
         """Starts a task for an announce that needs the store to be read first; False if too many wait."""
         if self._later_number >= MAX_LATER:
@@ -352,7 +347,9 @@ async def serve_udp(
             before, dropped[place] = dropped[place], each.dropped
             if number := (dropped[place] - before) % _WRAP:
                 server.counts["udp.dropped"] += number
-        server.flush()
+        counts, server.counts = server.counts, Counter()
+        for name, number in counts.items():
+            tracker.count(name, by=number)
 
     async def keep_flushing() -> None:
         while True:
