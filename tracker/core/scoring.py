@@ -1,9 +1,6 @@
-"""Arithmetic of torrent scores.
-
-A score measures how active a torrent is. It begins at START. Each scoring multiplies it by one factor, which depends on
-the size of the swarm and on its new peers. A torrent whose score falls below DROP_BELOW leaves the ranking: at the 8th
-scoring with an empty swarm, at the 24th with a weak one.
-"""
+"""Arithmetic of torrent scores. A score measures how active a torrent is. It begins at START. Each scoring multiplies
+it by one factor, which depends on the size of the swarm and on its new peers. A torrent whose score falls below
+DROP_BELOW leaves the ranking: at the 8th scoring with an empty swarm, at the 24th with a weak one."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
-"""What claimants may ask of the projects of work distribution: who they are, what they get and hold, and why not.
-
-In projects of kind ``seeding``, and where the project asks for passkeys, a claimant is the user of a passkey.
-Elsewhere, and where addresses are verified, it is the name that the claimant gives.
-"""
+"""What claimants may ask of the projects of work distribution: who they are, what they get and hold, and why not. In
+projects of kind ``seeding``, and where the project asks for passkeys, a claimant is the user of a passkey. Elsewhere,
+and where addresses are verified, it is the name that the claimant gives."""
 
 import time
 from collections import Counter

@@ -1,8 +1,6 @@
 """Entries by their distance from this node's id, as Kademlia keeps them: node tables, and the hashes announced to us.
-
 The bucket of an entry is the number of leading bits that its id shares with our own. A bucket holds ``capacity``
-entries, or up to twice as many where the others are nearer: the ``capacity`` entries nearest to us are always kept.
-"""
+entries, or up to twice as many where the others are nearer: the ``capacity`` entries nearest to us are always kept."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field

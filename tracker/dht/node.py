@@ -1,8 +1,6 @@
-"""A node of the DHT in one address family, without its socket: datagrams in, datagrams out.
-
-The caller delivers datagrams and lets time pass with ``tick``, then sends what ``take_datagrams`` returns. It fetches
-what the store says about a torrent, because this module does not wait for anything.
-"""
+"""A node of the DHT in one address family, without its socket: datagrams in, datagrams out. The caller delivers
+datagrams and lets time pass with ``tick``, then sends what ``take_datagrams`` returns. It fetches what the store says
+about a torrent, because this module does not wait for anything."""
 
 import random
 from collections import Counter, deque

@@ -1,8 +1,6 @@
 """The routing table of one address family: which nodes are known, and which to ping and to look up (BEP 5, BEP 42).
-
 Only a node that answered a query of ours enters. Other nodes that query us or that others name are candidates, which
-are pinged when there is room. So the table cannot be filled with forged datagrams or with names alone.
-"""
+are pinged when there is room. So the table cannot be filled with forged datagrams or with names alone."""
 
 import random
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
-"""Replies over HTTP, in both directions (BEP 3, 7, 21, 23, 24, 31, 48).
-
-``encode_announce`` and ``encode_scrape`` build their replies by hand, for speed: one runs at every announce, the other
-may cover hundreds of torrents. ``bencode.encode`` does not sort, so the keys of other replies are in order here.
-"""
+"""Replies over HTTP, in both directions (BEP 3, 7, 21, 23, 24, 31, 48). ``encode_announce`` and ``encode_scrape`` build
+their replies by hand, for speed: one runs at every announce, the other may cover hundreds of torrents.
+``bencode.encode`` does not sort, so the keys of other replies are in order here."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

@@ -1,8 +1,6 @@
-"""The client program that a peer id names (BEP 20), as readable text.
-
-A client chooses its peer id, so any program can claim any name. Do not decide anything by these texts, and do not use
-them as labels of counters: a hostile client can invent any number of them.
-"""
+"""The client program that a peer id names (BEP 20), as readable text. A client chooses its peer id, so any program can
+claim any name. Do not decide anything by these texts, and do not use them as labels of counters: a hostile client can
+invent any number of them."""
 
 import re
 from binascii import hexlify, unhexlify

@@ -1,8 +1,6 @@
-"""`.torrent` files: name, info hashes, private flag and size, for v1, v2 and hybrid torrents (BEP 3, 27, 47, 52).
-
-An info hash is the hash of the info dictionary's bytes in the file. A file that no client can load is refused: its
-torrent would never have a peer. Limits of single clients, such as the number of pieces, are not checked.
-"""
+"""`.torrent` files: name, info hashes, private flag and size, for v1, v2 and hybrid torrents (BEP 3, 27, 47, 52). An
+info hash is the hash of the info dictionary's bytes in the file. A file that no client can load is refused: its torrent
+would never have a peer. Limits of single clients, such as the number of pieces, are not checked."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,6 @@
-"""Announce URLs of other trackers: parses them, derives the scrape URL (BEP 48), and masks secrets.
-
-An announce URL often contains a secret: a passkey in its path or query, or credentials before its host. Only the
-scheme, host, port, and the words ``announce`` and ``scrape`` are shown.
-"""
+"""Announce URLs of other trackers: parses them, derives the scrape URL (BEP 48), and masks secrets. An announce URL
+often contains a secret: a passkey in its path or query, or credentials before its host. Only the scheme, host, port,
+and the words ``announce`` and ``scrape`` are shown."""
 
 import re
 from dataclasses import dataclass

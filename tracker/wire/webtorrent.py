@@ -1,9 +1,6 @@
-"""Messages of WebTorrent trackers: JSON objects over a WebSocket.
-
-Info hashes, peer ids and offer ids are strings of 20 characters from U+0000 to U+00FF, one for each byte. Missing,
-``null`` and empty values mean the same. Peers that share a page announce many torrents over one connection, so each
-message names its torrent, also a failure.
-"""
+"""Messages of WebTorrent trackers: JSON objects over a WebSocket. Info hashes, peer ids and offer ids are strings of 20
+characters from U+0000 to U+00FF, one for each byte. Missing, ``null`` and empty values mean the same. Peers that share
+a page announce many torrents over one connection, so each message names its torrent, also a failure."""
 
 from typing import Any, NamedTuple
 

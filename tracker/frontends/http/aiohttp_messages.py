@@ -1,8 +1,6 @@
-"""A request and its answer, as small as aiohttp allows.
-
-aiohttp's own classes cost more than the rest of an announce: URL objects, header dictionaries, cookies, streams. These
-hold only what a tracker sends, and what aiohttp's protocol needs.
-"""
+"""A request and its answer, as small as aiohttp allows. aiohttp's own classes cost more than the rest of an announce:
+URL objects, header dictionaries, cookies, streams. These hold only what a tracker sends, and what aiohttp's protocol
+needs."""
 
 import asyncio
 import functools

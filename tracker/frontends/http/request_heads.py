@@ -1,9 +1,6 @@
-"""Parses and caches request heads, and decides whether the fast path may answer them.
-
-aiohttp's own parser reads them, as it would if the request were handed over. So the two protocols of a port cannot
-disagree about where a request ends. Results are cached by the bytes: clients of one program send the same lines in
-every request.
-"""
+"""Parses and caches request heads, and decides whether the fast path may answer them. aiohttp's own parser reads them,
+as it would if the request were handed over. So the two protocols of a port cannot disagree about where a request ends.
+Results are cached by the bytes: clients of one program send the same lines in every request."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """The listener of work distribution: its aiohttp application, and connections with limits on their number and time.
-
 Heads, idle connections and stalled readers are guarded by system/aiohttp_connection.py. This adds the number of
-connections, a deadline for each head, and the PROXY header of trusted proxies.
-"""
+connections, a deadline for each head, and the PROXY header of trusted proxies."""
 
 import asyncio
 import contextlib
