@@ -339,10 +339,6 @@ class Limits:
         """Counts a request whose reply a limit has changed."""
         counters.count(f"limited.{decision.limit}.{STAGES[decision.stage]}")
 
-    @property
-    def known(self) -> int:
-        return len(self._decisions) + len(self._guessing)
-
 
 class WorkLimits(Limits):
     """The limit on requests of one address to the listener of work distribution."""
