@@ -44,7 +44,6 @@ local function note_torrent(tid, key)
   return v[8]
 end
 
--- Notes a user's totals as stored.
 local function note_rank(uid, uploaded, downloaded)
   local up, down = stored_number(uploaded) or 0, stored_number(downloaded) or 0
   note_entry('user_uploaded', uid, up)

@@ -2,7 +2,6 @@
 --
 -- `removing:torrents` lists refused torrents that have peers. A tracker removes them within seconds.
 
--- Whether announces for a torrent are refused.
 local function is_refused(ih)
   local known = call('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)
   local enabled = redis.pcall('HGET', P .. 't:' .. ih, 'enabled')

@@ -20,7 +20,6 @@ local function released_ms(who)
   return left <= (MAX_RELEASED + 1) * RELEASED_MS and math.max(0, left) or 0
 end
 
--- Notes that a claimant gave a claim back.
 local function note_released(who)
   local counts = math.min(released_ms(who), (MAX_RELEASED - 1) * RELEASED_MS) + RELEASED_MS
   call('ZADD', W .. ':released', decimal(now_ms + counts), who)

@@ -25,13 +25,6 @@ local function try(...)
   wrong = wrong + 1
 end
 
--- A failure is counted by its reason. add_bounded() returns no sum for a key of a wrong type.
-local function add_total(name, n)
-  local reason = string.match(name, '^failures%.(.+)$')
-  local total = reason and 'failures' or TOTALS[name]
-  if total and not add_bounded(P .. 'stats:' .. total, reason, n) then wrong = wrong + 1 end
-end
-
 -- Merges two distributions (Chan, Golub and LeVeque 1979), as Distribution.merge in slices.py does. A stored value that
 -- is not a distribution is overwritten.
 local function merged(stored, count, mean, squares, low, high)
@@ -67,7 +60,9 @@ for i = 6, counters, 2 do
   for second, n in string.gmatch(ARGV[i + 1], '(%S+) (%S+)') do
     second, n = tonumber(second), #n > 18 and bounded(whole(n)) or n
     wrong = wrong + add_to_slices(ARGV[i], second, n)
-    add_total(ARGV[i], n)
+    local reason = string.match(ARGV[i], '^failures%.(.+)$')
+    local total = reason and 'failures' or TOTALS[ARGV[i]]
+    if total and not add_bounded(P .. 'stats:' .. total, reason, n) then wrong = wrong + 1 end
     if i < exported and not pcall(export, second - second % 60, ARGV[i], n) then wrong = wrong + 1 end
   end
 end

@@ -9,12 +9,6 @@ local function values(keys)
   return keys[1] and call('MGET', unpack(keys)) or {}
 end
 
-local function id_in(fields)
-  for i = 1, #fields, 2 do
-    if fields[i] == 'tid' then return fields[i + 1] end
-  end
-end
-
 local names, keys, answers = { unpack(ARGV, 2) }, {}, {}
 local hashes = names -- false for an unknown id
 if ARGV[1] == '1' then
@@ -27,12 +21,17 @@ for i = 1, #names do
 end
 local stored, ranked, of = values(keys), {}, {}
 for i = 1, #names do
-  local ih, registered, denial = hashes[i], stored[2 * i - 1], stored[2 * i]
-  local fields = ih and redis.pcall('HGETALL', P .. 't:' .. ih)
-  if fields and fields.err then fields = {} end
-  answers[i] = ih and { ih, registered, denial, fields, false }
-  local id = ih and (id_in(fields) or registered)
-  if id then ranked[#ranked + 1], of[#of + 1] = id, answers[i] end
+  local ih, id = hashes[i], stored[2 * i - 1]
+  answers[i] = false
+  if ih then
+    local fields = redis.pcall('HGETALL', P .. 't:' .. ih)
+    if fields.err then fields = {} end
+    answers[i] = { ih, id, stored[2 * i], fields, false }
+    for n = 1, #fields, 2 do
+      if fields[n] == 'tid' then id = fields[n + 1] end
+    end
+    if id then ranked[#ranked + 1], of[#of + 1] = id, answers[i] end
+  end
 end
 local scores = ranked[1] and call('ZMSCORE', P .. 'i:score', unpack(ranked)) or {}
 for i, score in ipairs(scores) do of[i][5] = score end

@@ -13,7 +13,6 @@ local function fits(wanted, right)
   return wanted == '' or (right ~= '0') == (wanted == '1')
 end
 
--- The passkey of an entry that matches, else nil.
 local function matching(entry)
   local passkey, uid, name = entry, entry
   if order == 'name' then
