@@ -19,15 +19,13 @@ local function read_torrent(t, ih, ...)
   return v
 end
 
--- luacheck: push ignore 211 (few scripts need it)
+-- luacheck: push ignore 113 211 (some scripts only read)
 -- The torrent, then the values of more fields.
 local function load_torrent(ih, ...)
   local t = {}
   return t, unpack(read_torrent(t, ih, ...), 5)
 end
--- luacheck: pop
 
--- luacheck: push ignore 113 211 (some scripts only read)
 -- The new scores in `i:seeders` and `i:leechers`, and the changes of the two global sums. save_rankings() writes them.
 -- `moves`, by torrent id: at least as many as peers came, left or changed.
 local rankings = { { name = 'seeders', change = 0, scores = {} }, { name = 'leechers', change = 0, scores = {} },
