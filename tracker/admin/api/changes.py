@@ -72,10 +72,6 @@ class WebhookRow(Reply):
     receiver: str = Field(description="Scheme and host of the URL.")
 
 
-class WebhookList(Items[WebhookRow]):
-    """All webhooks in the settings."""
-
-
 def _check_on(call: Call) -> None:
     if not call.context.settings.changes.max_entries:
         raise Conflict(FEED_OFF)
@@ -98,11 +94,11 @@ async def list_all(call: Call, query: ChangeQuery) -> ChangeList:
     return ChangeList(items=rows, next=page.next, gap=page.gap)
 
 
-@endpoints.get("/webhooks", "List webhooks")
-async def webhooks(call: Call) -> WebhookList:
+@endpoints.get("/webhooks", "List webhooks", schema="WebhookList: All webhooks in the settings.")
+async def webhooks(call: Call) -> Items[WebhookRow]:
     urls = [url.get_secret_value() for url in call.context.settings.changes.webhook_urls]
     states = await call.store.webhooks.all(urls)
-    return WebhookList(items=[WebhookRow.from_record(state, receiver=receiver) for receiver, state in states])
+    return Items(items=[WebhookRow.from_record(state, receiver=receiver) for receiver, state in states])
 
 
 class Selection(Query):

@@ -35,10 +35,6 @@ class ClientRow(Reply):
     name: str
 
 
-class ClientPage(Page[ClientRow]):
-    """A page of the allow-list, unordered."""
-
-
 class ClientPut(Body):
     """The name of the client."""
 
@@ -50,10 +46,6 @@ class DeniedClientRow(Reply):
 
     prefix: str
     reason: str = Field(description="Clients show it to their users. Empty: a default text.")
-
-
-class DeniedClientPage(Page[DeniedClientRow]):
-    """A page of the deny list of clients, unordered."""
 
 
 class DeniedClientPut(Body):
@@ -73,15 +65,11 @@ class SoftwareRow(Reply):
     count: int
 
 
-class SoftwarePage(Page[SoftwareRow]):
-    """Clients, highest count first."""
-
-
-@endpoints.get("/clients", "List allowed clients")
-async def list_all(call: Call, query: Paged) -> ClientPage:
+@endpoints.get("/clients", "List allowed clients", schema="ClientPage: A page of the allow-list, unordered.")
+async def list_all(call: Call, query: Paged) -> Page[ClientRow]:
     """Applies only if TRACKER_CLIENTS__ALLOW_LIST is true."""
     after, page = await call.store.allow_list.page(query.cursor, query.limit)
-    return ClientPage.scan(after, [ClientRow(prefix=format_prefix(prefix), name=name) for prefix, name in page])
+    return Page.scan(after, [ClientRow(prefix=format_prefix(prefix), name=name) for prefix, name in page])
 
 
 @endpoints.put("/clients/{prefix}", "Allow a client", "client.allow")
@@ -97,12 +85,14 @@ async def disallow(call: Call, prefix: PrefixText) -> None:
     existing(await call.store.allow_list.remove(parse_prefix(prefix)), "prefix")
 
 
-@endpoints.get("/denied-clients", "List denied clients")
-async def list_denied(call: Call, query: Paged) -> DeniedClientPage:
+@endpoints.get(
+    "/denied-clients", "List denied clients", schema="DeniedClientPage: A page of the deny list of clients, unordered."
+)
+async def list_denied(call: Call, query: Paged) -> Page[DeniedClientRow]:
     """Applies only if TRACKER_CLIENTS__DENY_LIST is true. A client on both lists is refused."""
     after, page = await call.store.deny_list.page(query.cursor, query.limit)
     items = [DeniedClientRow(prefix=format_prefix(prefix), reason=reason) for prefix, reason in page]
-    return DeniedClientPage.scan(after, items)
+    return Page.scan(after, items)
 
 
 @endpoints.put("/denied-clients/{prefix}", "Deny a client", "client.deny", conflict="The list is full.")
@@ -119,13 +109,13 @@ async def undeny(call: Call, prefix: PrefixText) -> None:
     existing(await call.store.deny_list.remove(parse_prefix(prefix)), "prefix")
 
 
-@endpoints.get("/software/{kind}", "List clients by count")
-async def software(call: Call, kind: Literal["joins", "failures"], query: PeriodQuery) -> SoftwarePage:
+@endpoints.get("/software/{kind}", "List clients by count", schema="SoftwarePage: Clients, highest count first.")
+async def software(call: Call, kind: Literal["joins", "failures"], query: PeriodQuery) -> Page[SoftwareRow]:
     """By joins, or by refusals and their reason. Names are self-reported. Rare clients are dropped."""
     seen = call.store.client_software
     ranked = await seen.top(kind, query.period, query.limit, query.offset)
     items = [SoftwareRow(name=name, count=number) for name, number in ranked]
-    return SoftwarePage.of(query, items, await seen.size(kind, query.period))
+    return Page.of(query, items, await seen.size(kind, query.period))
 
 
 denial_endpoints = Endpoints("denials", "The deny list: torrents that are refused even if registered.")
@@ -144,22 +134,18 @@ class ListedDenial(DenialRow):
     since: Moment
 
 
-class DenialPage(Page[ListedDenial]):
-    """A page of denied torrents, newest first."""
-
-
 class DenialPut(Body):
     """Why a torrent is denied."""
 
     reason: ReasonText = NOT_SERVED
 
 
-@denial_endpoints.get("/denials", "List denied torrents")
-async def denials_list_all(call: Call, query: Paged) -> DenialPage:
+@denial_endpoints.get("/denials", "List denied torrents", schema="DenialPage: A page of denied torrents, newest first.")
+async def denials_list_all(call: Call, query: Paged) -> Page[ListedDenial]:
     """Denials that a site writes into Redis apply immediately and are listed a little later."""
     torrents = call.store.torrents
     items = [ListedDenial.from_record(each) for each in await torrents.denials(query.offset, query.limit)]
-    return DenialPage.of(query, items, await torrents.denial_count())
+    return Page.of(query, items, await torrents.denial_count())
 
 
 @denial_endpoints.put("/denials/{info_hash}", "Deny a torrent", "denial.add", missing="Not found.")

@@ -161,7 +161,9 @@ class Endpoint:
 @dataclass(frozen=True, slots=True)
 class Endpoints:
     """The endpoints of one subject. ``operation`` is the name of a change in the audit log, empty if there is none;
-    ``options`` of the decorators are the last fields of Endpoint, and ``role``."""
+    ``options`` of the decorators are the last fields of Endpoint, ``role``, and for a generic reply ``schema``: its
+    name and description in the document, ``Name: Text.``; by default, the text is the docstring of the generic model.
+    """
 
     tag: str
     about: str
@@ -183,7 +185,15 @@ class Endpoints:
         return self._declare("DELETE", path, summary, operation, **options)
 
     def _declare(
-        self, method: str, path: str, summary: str, operation: str = "", *, role: Role = "operate", **options: Any
+        self,
+        method: str,
+        path: str,
+        summary: str,
+        operation: str = "",
+        *,
+        role: Role = "operate",
+        schema: str = "",
+        **options: Any,
     ) -> Callable[[H], H]:
         add_rule(method, ROOT + path, Rule(role, operation))
 
@@ -193,7 +203,8 @@ class Endpoints:
 
         def declare(handler: H) -> H:
             hints = inspect.get_annotations(handler, eval_str=True)
-            options.setdefault("status", 204 if hints["return"] is None else hints["return"].status_code)
+            reply = hints["return"]
+            options.setdefault("status", 204 if reply is None else reply.status_code)
             options.setdefault("missing", missing)
             parameters: Any = {name: (hints[name], ...) for name in names}
             self.all.append(
@@ -204,7 +215,7 @@ class Endpoints:
                     tag=self.tag,
                     summary=summary,
                     description=inspect.getdoc(handler) or "",
-                    reply=hints["return"],
+                    reply=_named(reply, schema, handler.__module__) if schema else reply,
                     path_model=create_model("Path", **parameters) if names else None,
                     query=hints.get("query"),
                     body=hints.get("body"),
@@ -214,3 +225,8 @@ class Endpoints:
             return handler
 
         return declare
+
+
+def _named(reply: type[Reply], schema: str, module: str) -> type[Reply]:
+    name, _, about = schema.partition(": ")
+    return create_model(name, __base__=reply, __doc__=about or inspect.getdoc(reply), __module__=module)

@@ -60,14 +60,6 @@ class DhtNodeRow(Reply):
     participation: DhtParticipation | None = Field(description="null until it has been counted.")
 
 
-class DhtNodes(Items[DhtNodeRow]):
-    """All nodes that ran in the last 7 days, by name."""
-
-
-class LookedUpTorrents(Page[TorrentRow]):
-    """A page of torrents that were looked up, latest first. `dht_at` is the last lookup that was answered."""
-
-
 class AnnouncedTorrent(Reply):
     """A torrent that other nodes announced to a node on this store. If several know it, as the one with most peers."""
 
@@ -77,36 +69,41 @@ class AnnouncedTorrent(Reply):
     announced_at: Moment = Field(description="The last announce.")
 
 
-class AnnouncedTorrents(Page[AnnouncedTorrent]):
-    """A page of them: nearest to `near` first, else most peers first."""
-
-
 class AnnouncedQuery(Paged):
     near: InfoHashText | None = Field(None, description="List torrents by distance (XOR) from this info hash.")
 
 
-@endpoints.get("/dht", "List DHT nodes")
-async def list_all(call: Call) -> DhtNodes:
+@endpoints.get("/dht", "List DHT nodes", schema="DhtNodes: All nodes that ran in the last 7 days, by name.")
+async def list_all(call: Call) -> Items[DhtNodeRow]:
     now = call.context.clock()
-    return DhtNodes(items=[_row(status, now) for status in await call.store.dht_nodes.statuses()])
+    return Items(items=[_row(status, now) for status in await call.store.dht_nodes.statuses()])
 
 
-@endpoints.get("/dht/hashes", "List torrents that DHT nodes announced")
-async def hashes(call: Call, query: AnnouncedQuery) -> AnnouncedTorrents:
+@endpoints.get(
+    "/dht/hashes",
+    "List torrents that DHT nodes announced",
+    schema="AnnouncedTorrents: A page of them: nearest to `near` first, else most peers first.",
+)
+async def hashes(call: Call, query: AnnouncedQuery) -> Page[AnnouncedTorrent]:
     """Nodes save them every 30 seconds. With `TRACKER_DHT__TORRENTS=any` they need not be registered."""
     near = None if query.near is None else parse_info_hash(query.near)
     total, announced = await call.store.dht_nodes.hashes(near, query.offset, query.limit)
-    return AnnouncedTorrents.of(query, [AnnouncedTorrent.from_record(each) for each in announced], total)
+    return Page.of(query, [AnnouncedTorrent.from_record(each) for each in announced], total)
 
 
-@endpoints.get("/dht/lookups", "List torrents that were looked up in the DHT")
-async def lookups(call: Call, query: Paged) -> LookedUpTorrents:
+@endpoints.get(
+    "/dht/lookups",
+    "List torrents that were looked up in the DHT",
+    schema="LookedUpTorrents: A page of torrents that were looked up, latest first. `dht_at` is the last lookup that "
+    "was answered.",
+)
+async def lookups(call: Call, query: Paged) -> Page[TorrentRow]:
     """Latest first."""
     torrents = call.store.dht_torrents
     last = await torrents.last_lookups(query.offset, query.limit)
     total = await torrents.looked_up_count()
     found = await call.store.torrents.by_ids([torrent_id for torrent_id, _ in last])
-    return LookedUpTorrents.of(query, [TorrentRow(**fields_of(torrent)) for torrent in found], total)
+    return Page.of(query, [TorrentRow(**fields_of(torrent)) for torrent in found], total)
 
 
 @endpoints.post(

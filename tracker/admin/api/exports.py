@@ -250,12 +250,10 @@ class HistoryOutcome(Reply):
     error: RowError
 
 
-class HistoryOutcomes(Outcomes[HistoryOutcome]):
-    """What became of each row, in order."""
-
-
-@user_torrent_endpoints.post("/user-torrents/batch", "Bring along the history of users", "user_torrent.batch")
-async def user_torrents_batch(call: Call, body: HistoryBatch) -> HistoryOutcomes:
+@user_torrent_endpoints.post(
+    "/user-torrents/batch", "Bring along the history of users", "user_torrent.batch", schema="HistoryOutcomes"
+)
+async def user_torrents_batch(call: Call, body: HistoryBatch) -> Outcomes[HistoryOutcome]:
     """For a site that moves in: what its former tracker counted. Announces add to it. An invalid row changes nothing,
     and the others are applied. A repeated batch changes nothing more."""
 
@@ -265,7 +263,7 @@ async def user_torrents_batch(call: Call, body: HistoryBatch) -> HistoryOutcomes
     def read(row: HistoryRow) -> dict[str, Any]:
         return row.model_dump(exclude_none=True)
 
-    return HistoryOutcomes(**await applied(body.user_torrents, HistoryRow, read, save, _outcome, call.context.batches))
+    return await applied(body.user_torrents, HistoryRow, read, save, _outcome, call.context.batches)
 
 
 def _outcome(row: HistoryRow | None, saved: bool | ClientError) -> HistoryOutcome:

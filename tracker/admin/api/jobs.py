@@ -36,17 +36,9 @@ class LimitsOfQueue(Body):
     """Limits of a queue; null or omitted: those of the settings."""
 
 
-class QueueList(Items[QueueRow]):
-    """All queues that have had a job."""
-
-
 @reply_of(Job)
 class JobRow(Reply):
     """A job."""
-
-
-class JobPage(Page[JobRow]):
-    """A page of jobs: finished ones newest first, waiting ones by `run_after`, running ones by the end of leases."""
 
 
 class JobQuery(Paged):
@@ -85,9 +77,9 @@ class JobEnqueued(Reply):
     new: bool = Field(description="false: the same job was already pending, running or waiting for a retry.")
 
 
-@endpoints.get("/queues", "List queues")
-async def queues(call: Call) -> QueueList:
-    return QueueList(items=[await _queue(call, name) for name in await call.store.jobs.queues()])
+@endpoints.get("/queues", "List queues", schema="QueueList: All queues that have had a job.")
+async def queues(call: Call) -> Items[QueueRow]:
+    return Items(items=[await _queue(call, name) for name in await call.store.jobs.queues()])
 
 
 async def _queue(call: Call, name: str) -> QueueRow:
@@ -102,12 +94,17 @@ async def limit(call: Call, queue: QueueText, body: LimitsOfQueue) -> QueueRow:
     return await _queue(call, queue)
 
 
-@endpoints.get("/queues/{queue}/jobs", "List jobs of a queue")
-async def list_all(call: Call, queue: QueueText, query: JobQuery) -> JobPage:
+@endpoints.get(
+    "/queues/{queue}/jobs",
+    "List jobs of a queue",
+    schema="JobPage: A page of jobs: finished ones newest first, waiting ones by `run_after`, running ones by the end "
+    "of leases.",
+)
+async def list_all(call: Call, queue: QueueText, query: JobQuery) -> Page[JobRow]:
     await _check(call, queue)
     jobs = call.store.jobs
     rows = [JobRow(**shown(job)) for job in await jobs.page(queue, query.status, query.offset, query.limit)]
-    return JobPage.of(query, rows, (await jobs.sizes(queue))[query.status])
+    return Page.of(query, rows, (await jobs.sizes(queue))[query.status])
 
 
 @endpoints.delete("/queues/{queue}/jobs", "Delete jobs of a queue", "jobs.purge")

@@ -358,8 +358,8 @@ async def applied(
     save: Callable[[list[Given], int], Awaitable[Sequence[Saved | ClientError]]],
     outcome: Callable[[M | None, Saved | ClientError], R],
     limit: asyncio.Semaphore,
-) -> dict[str, Any]:
-    """The fields of Outcomes. The rows are applied in parts, while ``limit`` allows the batch.
+) -> Outcomes[R]:
+    """The rows are applied in parts, while ``limit`` allows the batch.
 
     ``save`` gets what ``read`` made of the valid rows of a part, and the number of rows before it. ``outcome`` gets
     each row, None if it does not fit the model, and what saving it returned, or why it is invalid.
@@ -372,7 +372,7 @@ async def applied(
             saved = iter(await save(valid, first))
             outcomes += [outcome(row, each if isinstance(each, ClientError) else next(saved)) for row, each in checked]
     numbers = Counter(each.outcome for each in outcomes)
-    return {"rows": outcomes, "added": numbers["added"], "known": numbers["known"], "errors": numbers["error"]}
+    return Outcomes(rows=outcomes, added=numbers["added"], known=numbers["known"], errors=numbers["error"])
 
 
 def _checked(row: object, model: type[M], read: Callable[[M], Given]) -> tuple[M | None, Given | ClientError]:

@@ -28,10 +28,6 @@ class SettingRow(Reply):
     waiting: bool = Field(description="true: changed since the start; a restart is needed.")
 
 
-class SettingList(Items[SettingRow]):
-    """All settings."""
-
-
 class Health(Reply):
     """Health of the tracker."""
 
@@ -55,15 +51,11 @@ class FindingRow(Reply):
     """The result of one check."""
 
 
-class Findings(Items[FindingRow]):
-    """The results of all checks, as of `tracker doctor`."""
-
-
-@endpoints.get("/settings", "List settings")
-async def settings(call: Call) -> SettingList:
+@endpoints.get("/settings", "List settings", schema="SettingList: All settings.")
+async def settings(call: Call) -> Items[SettingRow]:
     waiting = last.waiting if (last := call.context.last_reload()) else ()
     described = describe(call.context.settings)
-    return SettingList(items=[SettingRow(**asdict(each), waiting=each.name in waiting) for each in described])
+    return Items(items=[SettingRow(**asdict(each), waiting=each.name in waiting) for each in described])
 
 
 @endpoints.get("/health", "Show health")
@@ -91,11 +83,11 @@ def _dht(context: AdminContext) -> Literal["off", "waiting", "up", "down"]:
     return "waiting" if up is None else "up" if up else "down"
 
 
-@endpoints.get("/doctor", "Run health checks")
-async def examine(call: Call) -> Findings:
+@endpoints.get("/doctor", "Run health checks", schema="Findings: The results of all checks, as of `tracker doctor`.")
+async def examine(call: Call) -> Items[FindingRow]:
     """Checks the store and the settings. Changes nothing."""
     found = run_checks(call.store, call.context.settings)
-    return Findings(items=[FindingRow.from_record(each) async for each in found])
+    return Items(items=[FindingRow.from_record(each) async for each in found])
 
 
 token_endpoints = Endpoints("tokens", "Tokens for the dashboard, the API and the metrics.")
@@ -108,10 +100,6 @@ TokenIdText = Annotated[
 @reply_of(Token)
 class TokenRow(Reply):
     """A token without its secret, which is not stored."""
-
-
-class TokenList(Items[TokenRow]):
-    """All tokens, oldest first."""
 
 
 class TokenNew(Body):
@@ -144,9 +132,9 @@ class TokenCreated(TokenRow):
     token: str = Field(description="Send it as `Authorization: Bearer …`.")
 
 
-@token_endpoints.get("/tokens", "List tokens", role="admin")
-async def list_all(call: Call) -> TokenList:
-    return TokenList(items=[TokenRow(**shown(token)) for token in await call.store.tokens.list()])
+@token_endpoints.get("/tokens", "List tokens", role="admin", schema="TokenList: All tokens, oldest first.")
+async def list_all(call: Call) -> Items[TokenRow]:
+    return Items(items=[TokenRow(**shown(token)) for token in await call.store.tokens.list()])
 
 
 @token_endpoints.post(

@@ -98,10 +98,6 @@ class TorrentRow(Reply):
     snatches: int = Field(description="Completed downloads.")
 
 
-class TorrentPage(Page[TorrentRow]):
-    """A page of torrents."""
-
-
 @changes_of(Torrent, enabled=Enabled, reason=ReasonText, size=Count, labels=Labels, hybrid_of=V1HalfText)
 class TorrentEdit(Body):
     """Changes; omitted and null fields are unchanged."""
@@ -154,12 +150,14 @@ class RegisteredAll(Reply):
     new: bool = Field(description="Whether any of them is new.")
 
 
-@endpoints.get("/torrents", "List or search torrents", conflict=FEED_CONFLICT)
-async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
+@endpoints.get(
+    "/torrents", "List or search torrents", conflict=FEED_CONFLICT, schema="TorrentPage: A page of torrents."
+)
+async def list_all(call: Call, query: TorrentQuery) -> Page[TorrentRow]:
     """Sorted by an index, filtered, or searched."""
     page = await part(call, query, query.cursor, query.limit)
     items = [TorrentRow(**row) for row in page.rows]
-    return TorrentPage(items=items, total=page.total, next_cursor=page.cursor or None)
+    return Page(items=items, total=page.total, next_cursor=page.cursor or None)
 
 
 async def part(call: Call, query: TorrentQuery, cursor: str, count: int) -> Part:
@@ -269,12 +267,8 @@ class TorrentOutcome(Reply):
     error: RowError
 
 
-class TorrentOutcomes(Outcomes[TorrentOutcome]):
-    """What became of each row, in order."""
-
-
-@endpoints.post("/torrents/batch", "Register or change many torrents", "torrent.batch")
-async def batch(call: Call, body: TorrentBatch) -> TorrentOutcomes:
+@endpoints.post("/torrents/batch", "Register or change many torrents", "torrent.batch", schema="TorrentOutcomes")
+async def batch(call: Call, body: TorrentBatch) -> Outcomes[TorrentOutcome]:
     """An invalid row changes nothing, and the others are applied. A repeated batch changes nothing more: torrents that
     exist are `known`. The torrent that `hybrid_of` names must exist, or stand in an earlier row."""
 
@@ -289,8 +283,7 @@ async def batch(call: Call, body: TorrentBatch) -> TorrentOutcomes:
     def read(row: TorrentBatchRow) -> tuple[InfoHash, dict[str, str]]:
         return parse_hash(row.info_hash), torrent_fields(**row.model_dump(exclude={"info_hash"}))
 
-    parts = applied(body.torrents, TorrentBatchRow, read, save, _outcome_torrent, call.context.batches)
-    return TorrentOutcomes(**await parts)
+    return await applied(body.torrents, TorrentBatchRow, read, save, _outcome_torrent, call.context.batches)
 
 
 def _outcome_torrent(row: TorrentBatchRow | None, added: tuple[str, bool] | ClientError) -> TorrentOutcome:
@@ -305,20 +298,16 @@ def _outcome_torrent(row: TorrentBatchRow | None, added: tuple[str, bool] | Clie
 score_endpoints = Endpoints("scores", "The ranking of torrents, and the scoring backlog.")
 
 
-class Ranking(Page[TorrentRow]):
-    """Torrents by score, highest first."""
-
-
 @copy_of(Lag)
 class ScoringLag(Reply):
     """The scoring backlog."""
 
 
-@score_endpoints.get("/scores", "List the ranking")
-async def ranking(call: Call, query: Paged) -> Ranking:
+@score_endpoints.get("/scores", "List the ranking", schema="Ranking: Torrents by score, highest first.")
+async def ranking(call: Call, query: Paged) -> Page[TorrentRow]:
     found = await call.store.torrents.top("score", query.limit, query.offset)
     items = [TorrentRow(**fields_of(torrent)) for torrent in found]
-    return Ranking.of(query, items, await call.store.scores.count())
+    return Page.of(query, items, await call.store.scores.count())
 
 
 @score_endpoints.get("/scores/lag", "Show the scoring backlog")
@@ -352,10 +341,6 @@ class PeerRow(Reply):
     """An active peer. Client names and counts are self-reported."""
 
 
-class PeerPage(Page[PeerRow]):
-    """A page of peers, unordered."""
-
-
 class HistoryPoint(Reply):
     """The state of a torrent at one scoring."""
 
@@ -364,10 +349,6 @@ class HistoryPoint(Reply):
     leechers: int
     snatches: int
     score: float
-
-
-class TorrentHistory(Items[HistoryPoint]):
-    """The history of a torrent, oldest first."""
 
 
 class TorrentPlace(Reply):
@@ -404,21 +385,25 @@ async def file(call: Call, info_hash: InfoHashText) -> TorrentDownload:
     return TorrentDownload(content=existing(kept, ".torrent file"), file_name=f"{torrent.info_hash.hex()}.torrent")
 
 
-@endpoints.get("/torrents/{info_hash}/peers", "List peers of a torrent")
-async def peers(call: Call, info_hash: InfoHashText, query: Paged) -> PeerPage:
+@endpoints.get("/torrents/{info_hash}/peers", "List peers of a torrent", schema="PeerPage: A page of peers, unordered.")
+async def peers(call: Call, info_hash: InfoHashText, query: Paged) -> Page[PeerRow]:
     """Never shows passkeys."""
     torrent = await known(call, info_hash)
     after, page = await call.store.torrents.peers(torrent, query.cursor, query.limit)
     views = await peer_views(call.store, page, call.context.places)
     items = [PeerRow.model_validate(asdict(view)) for view in views]
-    return PeerPage.scan(after, items, torrent.seeders + torrent.leechers)
+    return Page.scan(after, items, torrent.seeders + torrent.leechers)
 
 
-@endpoints.get("/torrents/{info_hash}/history", "Show the history of a torrent")
-async def history(call: Call, info_hash: InfoHashText) -> TorrentHistory:
+@endpoints.get(
+    "/torrents/{info_hash}/history",
+    "Show the history of a torrent",
+    schema="TorrentHistory: The history of a torrent, oldest first.",
+)
+async def history(call: Call, info_hash: InfoHashText) -> Items[HistoryPoint]:
     """One point per scoring, up to TRACKER_SCORING__HISTORY."""
     points = await call.store.torrents.history(await known(call, info_hash))
-    return TorrentHistory(items=[HistoryPoint.from_record(point, snatches=point.completions) for point in points])
+    return Items(items=[HistoryPoint.from_record(point, snatches=point.completions) for point in points])
 
 
 @endpoints.get("/torrents/{info_hash}/uniques", "List user locations of a torrent")

@@ -58,10 +58,6 @@ class UserRow(Reply):
     user_id: str
 
 
-class UserPage(Page[UserRow]):
-    """A page of users."""
-
-
 class SetSizes(Reply):
     """Numbers of the user's torrents by state."""
 
@@ -133,19 +129,11 @@ class UserTorrent(Reply):
     """A user's totals on a torrent, over all of the user's clients."""
 
 
-class UserTorrentPage(Page[UserTorrent]):
-    """A page of a user's torrents, unordered."""
-
-
 class Unregistered(Reply):
     """A torrent that a user announced and that is not registered."""
 
     info_hash: Hex
     at: Moment = Field(description="When the user first announced it.")
-
-
-class UnregisteredTorrents(Items[Unregistered]):
-    """The newest of a user, at most 100, newest first."""
 
 
 class Forgiven(Reply):
@@ -180,11 +168,11 @@ def _passkey(call: Call, user: User) -> Passkey:
     )
 
 
-@endpoints.get("/users", "List or search users", conflict=FEED_CONFLICT)
-async def list_all(call: Call, query: UserQuery) -> UserPage:
+@endpoints.get("/users", "List or search users", conflict=FEED_CONFLICT, schema="UserPage: A page of users.")
+async def list_all(call: Call, query: UserQuery) -> Page[UserRow]:
     """Sorted by an index, filtered by rights, or searched by display name."""
     page = await part(call, query, query.cursor, query.limit)
-    return UserPage(items=[UserRow(**row) for row in page.rows], total=page.total, next_cursor=page.cursor or None)
+    return Page(items=[UserRow(**row) for row in page.rows], total=page.total, next_cursor=page.cursor or None)
 
 
 async def part(call: Call, query: UserQuery, cursor: str, count: int) -> Part:
@@ -262,21 +250,29 @@ async def delete(call: Call, user_id: UserIdText) -> None:
     await call.store.users.delete(user_id)
 
 
-@endpoints.get("/users/{user_id}/torrents/{set_name}", "List a user's torrents")
-async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Paged) -> UserTorrentPage:
+@endpoints.get(
+    "/users/{user_id}/torrents/{set_name}",
+    "List a user's torrents",
+    schema="UserTorrentPage: A page of a user's torrents, unordered.",
+)
+async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Paged) -> Page[UserTorrent]:
     await _known(call, user_id)
     users = call.store.users
     after, ids = await users.torrents_page(user_id, set_name, query.cursor, query.limit)
     items = [UserTorrent(**shown(each)) for each in await shares(call.store, user_id, ids)]
-    return UserTorrentPage.scan(after, items, (await users.set_sizes(user_id))[set_name])
+    return Page.scan(after, items, (await users.set_sizes(user_id))[set_name])
 
 
-@endpoints.get("/users/{user_id}/unregistered", "List a user's unregistered torrents")
-async def unregistered(call: Call, user_id: UserIdText) -> UnregisteredTorrents:
+@endpoints.get(
+    "/users/{user_id}/unregistered",
+    "List a user's unregistered torrents",
+    schema="UnregisteredTorrents: The newest of a user, at most 100, newest first.",
+)
+async def unregistered(call: Call, user_id: UserIdText) -> Items[Unregistered]:
     """Torrents that the user announced in the last 90 days, and that are not registered."""
     await _known(call, user_id)
     tried = await call.store.unregistered.of(user_id)
-    return UnregisteredTorrents(items=[Unregistered.from_record(each) for each in tried])
+    return Items(items=[Unregistered.from_record(each) for each in tried])
 
 
 @endpoints.post("/users/{user_id}/forgive", "Forgive all hit-and-runs", "user.forgive")
@@ -305,10 +301,6 @@ class HitAndRuns(Reply):
     torrents: int
 
 
-class HitAndRunsPage(Page[HitAndRuns]):
-    """Users with hit-and-runs, highest count first."""
-
-
 class PendingHitAndRun(Reply):
     """A torrent that a user has left, and that becomes a hit-and-run unless the user comes back before `at`."""
 
@@ -323,25 +315,29 @@ class PendingHitAndRun(Reply):
     seed_seconds: int
 
 
-class PendingHitAndRunsPage(Page[PendingHitAndRun]):
-    """Pending hit-and-runs, the next one first."""
-
-
-@endpoints.get("/hit-and-runs", "List users with hit-and-runs")
-async def hit_and_runs(call: Call, query: Paged) -> HitAndRunsPage:
+@endpoints.get(
+    "/hit-and-runs",
+    "List users with hit-and-runs",
+    schema="HitAndRunsPage: Users with hit-and-runs, highest count first.",
+)
+async def hit_and_runs(call: Call, query: Paged) -> Page[HitAndRuns]:
     """Highest count first."""
     users = call.store.users
     found = await users.hit_and_runs(query.offset, query.limit)
     items = [HitAndRuns(user_id=user_id, torrents=number) for user_id, number in found]
-    return HitAndRunsPage.of(query, items, await users.hit_and_run_count())
+    return Page.of(query, items, await users.hit_and_run_count())
 
 
-@endpoints.get("/hit-and-runs/pending", "List pending hit-and-runs")
-async def pending_hit_and_runs(call: Call, query: Paged) -> PendingHitAndRunsPage:
+@endpoints.get(
+    "/hit-and-runs/pending",
+    "List pending hit-and-runs",
+    schema="PendingHitAndRunsPage: Pending hit-and-runs, the next one first.",
+)
+async def pending_hit_and_runs(call: Call, query: Paged) -> Page[PendingHitAndRun]:
     """Torrents whose users may still come back: see `TRACKER_USERS__HNR_GRACE_SECONDS`."""
     found = await user_operations.pending_hit_and_runs(call.store, query.offset, query.limit)
     total = await call.store.hit_and_runs.pending_count()
-    return PendingHitAndRunsPage.of(query, [PendingHitAndRun(**each) for each in found], total)
+    return Page.of(query, [PendingHitAndRun(**each) for each in found], total)
 
 
 @changes_of(Additions)
@@ -372,12 +368,8 @@ class UserOutcome(Reply):
     error: RowError
 
 
-class UserOutcomes(Outcomes[UserOutcome]):
-    """What became of each row, in order."""
-
-
-@endpoints.post("/users/batch", "Add or change many users", "user.batch", repeatable=True)
-async def batch(call: Call, body: UserBatch) -> UserOutcomes:
+@endpoints.post("/users/batch", "Add or change many users", "user.batch", repeatable=True, schema="UserOutcomes")
+async def batch(call: Call, body: UserBatch) -> Outcomes[UserOutcome]:
     """An invalid row changes nothing, and the others are applied. A repeated batch changes nothing more: users that
     exist are `known`. One that adds to totals needs an `Idempotency-Key` for that."""
 
@@ -395,7 +387,7 @@ async def batch(call: Call, body: UserBatch) -> UserOutcomes:
     def read(row: UserBatchRow) -> dict[str, Value]:
         return join_ends(row.model_dump(exclude_none=True))
 
-    return UserOutcomes(**await applied(body.users, UserBatchRow, read, save, _outcome_user, call.context.batches))
+    return await applied(body.users, UserBatchRow, read, save, _outcome_user, call.context.batches)
 
 
 def _outcome_user(row: UserBatchRow | None, saved: SavedUser | ClientError) -> UserOutcome:
@@ -429,17 +421,17 @@ class FreeleechToken(Reply):
     until: Moment | None = Field(description="null: never.")
 
 
-class FreeleechPage(Page[FreeleechToken]):
-    """A page of a user's freeleech tokens, the next to end first."""
-
-
-@freeleech_endpoints.get("/users/{user_id}/freeleech", "List a user's freeleech tokens")
-async def freeleech_list_all(call: Call, user_id: UserIdText, query: Paged) -> FreeleechPage:
+@freeleech_endpoints.get(
+    "/users/{user_id}/freeleech",
+    "List a user's freeleech tokens",
+    schema="FreeleechPage: A page of a user's freeleech tokens, the next to end first.",
+)
+async def freeleech_list_all(call: Call, user_id: UserIdText, query: Paged) -> Page[FreeleechToken]:
     """Those that have not ended."""
     existing(await call.store.users.passkey_of(user_id), "user")
     rows = await freeleech_tokens(call.store, user_id, query.offset, query.limit)
     total = await call.store.freeleech.count(user_id)
-    return FreeleechPage.of(query, [FreeleechToken(**row) for row in rows], total)
+    return Page.of(query, [FreeleechToken(**row) for row in rows], total)
 
 
 @freeleech_endpoints.put("/users/{user_id}/freeleech/{info_hash}", "Give a freeleech token", "freeleech.give")

@@ -124,15 +124,11 @@ class ProjectDetails(ProjectRow):
     )
 
 
-class ProjectList(Items[ProjectRow]):
-    """All projects by name."""
-
-
-@endpoints.get("/work/projects", "List projects")
-async def list_all(call: Call) -> ProjectList:
+@endpoints.get("/work/projects", "List projects", schema="ProjectList: All projects by name.")
+async def list_all(call: Call) -> Items[ProjectRow]:
     projects = await call.store.work.projects.all()
     found = await call.store.work.statistics.read([project.name for project in projects])
-    return ProjectList(items=[ProjectRow(**_row(project, each)) for project, each in zip(projects, found, strict=True)])
+    return Items(items=[ProjectRow(**_row(project, each)) for project, each in zip(projects, found, strict=True)])
 
 
 @endpoints.post("/work/projects", "Create a project", "project.create", status=201, conflict="The name is taken.")
@@ -199,15 +195,13 @@ class PolicyRow(Reply):
     )
 
 
-class PolicyPreview(Items[PolicyRow]):
-    """What the policy would change."""
-
-
-@policy_endpoints.get("/work/projects/{project}/policy", "Preview the policy")
-async def preview(call: Call, project: ProjectText, query: PolicyQuery) -> PolicyPreview:
+@policy_endpoints.get(
+    "/work/projects/{project}/policy", "Preview the policy", schema="PolicyPreview: What the policy would change."
+)
+async def preview(call: Call, project: ProjectText, query: PolicyQuery) -> Items[PolicyRow]:
     """Changes nothing. The tracker runs the policy every ten minutes."""
     found = await policy_preview(call.store, project, max_torrents=query.max_torrents)
-    return PolicyPreview(items=[PolicyRow.from_record(each) for each in found])
+    return Items(items=[PolicyRow.from_record(each) for each in found])
 
 
 claim_endpoints = Endpoints(
@@ -221,10 +215,6 @@ class ClaimRow(Reply):
 
     item: str
     claimant: str
-
-
-class ClaimPage(CursorPage[ClaimRow]):
-    """A page of claims; those whose lease ends first come first."""
 
 
 class ClaimQuery(Query):
@@ -250,8 +240,12 @@ class Released(Reply):
     released: int
 
 
-@claim_endpoints.get("/work/projects/{project}/claims", "List claims")
-async def work_claims_list_all(call: Call, project: ProjectText, query: ClaimQuery) -> ClaimPage:
+@claim_endpoints.get(
+    "/work/projects/{project}/claims",
+    "List claims",
+    schema="ClaimPage: A page of claims; those whose lease ends first come first.",
+)
+async def work_claims_list_all(call: Call, project: ProjectText, query: ClaimQuery) -> CursorPage[ClaimRow]:
     """With a filter, a page may have fewer claims than `limit`, or none, before the end."""
     work = call.store.work
     await work.projects.get(project)
@@ -264,7 +258,7 @@ async def work_claims_list_all(call: Call, project: ProjectText, query: ClaimQue
         older_than=query.min_age or None,
     )
     items = [ClaimRow.from_record(each, **call.hidden_address) for each in found.entries]
-    return ClaimPage(items=items, next_cursor=found.cursor or None)
+    return CursorPage(items=items, next_cursor=found.cursor or None)
 
 
 @claim_endpoints.post("/work/projects/{project}/claims/release", "Release claims", "claims.release")
@@ -288,10 +282,6 @@ class LogRow(Reply):
     """A finished claim."""
 
 
-class LogPage(NewestFirst[LogRow]):
-    """A page of the log, newest first."""
-
-
 class LogQuery(Query):
     before: EntryId | None = Field(None, description="Only older entries: `next_before` of the previous page.")
     limit: Limit = Field(100, description="Max entries per page.")
@@ -300,10 +290,6 @@ class LogQuery(Query):
 @copy_of(Rank)
 class RankRow(Reply):
     """A claimant's results in the period."""
-
-
-class RankPage(Page[RankRow]):
-    """A page of the leaderboard, highest first."""
 
 
 Span = Annotated[
@@ -321,24 +307,30 @@ class RankQuery(Paged):
     period: Span = "all"
 
 
-@result_endpoints.get("/work/projects/{project}/log", "List finished claims")
-async def log(call: Call, project: ProjectText, query: LogQuery) -> LogPage:
+@result_endpoints.get(
+    "/work/projects/{project}/log", "List finished claims", schema="LogPage: A page of the log, newest first."
+)
+async def log(call: Call, project: ProjectText, query: LogQuery) -> NewestFirst[LogRow]:
     work = call.store.work
     await work.projects.get(project)
     found = await work.log.newest(project, query.limit, query.before or "")
     more = found[-1].id if len(found) == query.limit else None
     items = [LogRow.from_record(each, **call.hidden_address) for each in found]
-    return LogPage(items=items, next_before=more)
+    return NewestFirst(items=items, next_before=more)
 
 
-@result_endpoints.get("/work/projects/{project}/leaderboard", "List claimants by results")
-async def leaderboard(call: Call, project: ProjectText, query: RankQuery) -> RankPage:
+@result_endpoints.get(
+    "/work/projects/{project}/leaderboard",
+    "List claimants by results",
+    schema="RankPage: A page of the leaderboard, highest first.",
+)
+async def leaderboard(call: Call, project: ProjectText, query: RankQuery) -> Page[RankRow]:
     """Months are kept for 13 months, weeks for 13 weeks."""
     span = None if query.period == "all" else query.period
     work = call.store.work
     await work.projects.get(project)
     found, total = await work.leaderboard.table(project, query.by, span, query.limit, query.offset)
-    return RankPage.of(query, [RankRow.from_record(each) for each in found], total)
+    return Page.of(query, [RankRow.from_record(each) for each in found], total)
 
 
 blocked_endpoints = Endpoints("work-blocked", "Claimants and addresses that get no work.")
@@ -378,10 +370,6 @@ class UnblockQuery(Query):
 @copy_of(BlockEvent, at=Moment, address=OptionalText, item=OptionalText, reported=OptionalText)
 class BlockRow(Reply):
     """A change of the list, or a report with wrong domains."""
-
-
-class BlockLog(NewestFirst[BlockRow]):
-    """A page of the log, newest first."""
 
 
 @blocked_endpoints.get("/work/blocked", "List who is blocked in all projects", role="operate")
@@ -424,10 +412,15 @@ async def unblock(call: Call, project: ProjectText, query: UnblockQuery) -> None
     existing(await call.store.work.blocks.unblock(query.who, project), "block")
 
 
-@blocked_endpoints.get("/work/projects/{project}/blocked-log", "List changes of blocks", role="operate")
-async def work_blocked_log(call: Call, project: ProjectText, query: LogQuery) -> BlockLog:
+@blocked_endpoints.get(
+    "/work/projects/{project}/blocked-log",
+    "List changes of blocks",
+    role="operate",
+    schema="BlockLog: A page of the log, newest first.",
+)
+async def work_blocked_log(call: Call, project: ProjectText, query: LogQuery) -> NewestFirst[BlockRow]:
     """And reports with wrong domains. About the last 1,000 entries are kept."""
     await call.store.work.projects.get(project)
     events = await call.store.work.blocks.log(project, query.limit, query.before or "")
     more = events[-1].id if len(events) == query.limit else None
-    return BlockLog(items=[BlockRow.from_record(each) for each in events], next_before=more)
+    return NewestFirst(items=[BlockRow.from_record(each) for each in events], next_before=more)

@@ -27,10 +27,6 @@ class ItemRow(Reply):
     done_at: Moment | None
 
 
-class ItemPage(CursorPage[ItemRow]):
-    """A page of items: queues in their order, finished items oldest first."""
-
-
 class ItemQuery(Query):
     list: ListName = "todo"
     claimant: ClaimantText | None = Field(None, description="Items that this claimant is asked for instead.")
@@ -93,8 +89,12 @@ class ItemName(Query):
     name: ItemText
 
 
-@endpoints.get("/work/projects/{project}/items", "List items")
-async def list_all(call: Call, project: ProjectText, query: ItemQuery) -> ItemPage:
+@endpoints.get(
+    "/work/projects/{project}/items",
+    "List items",
+    schema="ItemPage: A page of items: queues in their order, finished items oldest first.",
+)
+async def list_all(call: Call, project: ProjectText, query: ItemQuery) -> CursorPage[ItemRow]:
     """Claimed items are listed under claims."""
     work = call.store.work
     await work.projects.get(project)
@@ -107,7 +107,7 @@ async def list_all(call: Call, project: ProjectText, query: ItemQuery) -> ItemPa
         ItemRow(item=item, place=None if is_done else score, done_at=int(score) if is_done else None)
         for item, score in page.entries
     ]
-    return ItemPage(items=rows, next_cursor=page.cursor or None)
+    return CursorPage(items=rows, next_cursor=page.cursor or None)
 
 
 @endpoints.post("/work/projects/{project}/items", "Add items", "items.add")
