@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import BeforeValidator, Field, model_validator
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Flag, Items, Limit, Moment, OptionalMoment, copy_of, number, reply_of
+from tracker.admin.api.models import Flag, ItemList, Limit, Moment, OptionalMoment, copy_of, number, reply_of
 from tracker.errors import Conflict
 from tracker.operations.service import FEED_OFF
 from tracker.store.changes.changes import FIRST, Change
@@ -50,7 +50,7 @@ class ChangeRow(Reply):
     """A change. A value that it does not have is null."""
 
 
-class ChangeList(Items[ChangeRow]):
+class ChangeList(ItemList[ChangeRow]):
     """Changes, oldest first."""
 
     next: str = Field(description="`since` of the next request, also if there are no items.")
@@ -95,10 +95,10 @@ async def list_all(call: Call, query: ChangeQuery) -> ChangeList:
 
 
 @endpoints.get("/webhooks", "List webhooks", schema="WebhookList: All webhooks in the settings.")
-async def webhooks(call: Call) -> Items[WebhookRow]:
+async def webhooks(call: Call) -> ItemList[WebhookRow]:
     urls = [url.get_secret_value() for url in call.context.settings.changes.webhook_urls]
     states = await call.store.webhooks.all(urls)
-    return Items(items=[WebhookRow.from_record(state, receiver=receiver) for receiver, state in states])
+    return ItemList(items=[WebhookRow.from_record(state, receiver=receiver) for receiver, state in states])
 
 
 class Selection(Query):

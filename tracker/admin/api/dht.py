@@ -4,7 +4,7 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Reply
 from tracker.admin.api.jobs import JobEnqueued
-from tracker.admin.api.models import Hex, InfoHashText, Items, Moment, Page, Paged
+from tracker.admin.api.models import Hex, InfoHashText, ItemList, Moment, Page, Paged
 from tracker.admin.api.torrents import TorrentRow, fields_of, known
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import existing
@@ -74,9 +74,9 @@ class AnnouncedQuery(Paged):
 
 
 @endpoints.get("/dht", "List DHT nodes", schema="DhtNodes: All nodes that ran in the last 7 days, by name.")
-async def list_all(call: Call) -> Items[DhtNodeRow]:
+async def list_all(call: Call) -> ItemList[DhtNodeRow]:
     now = call.context.clock()
-    return Items(items=[_row(status, now) for status in await call.store.dht_nodes.statuses()])
+    return ItemList(items=[_row(status, now) for status in await call.store.dht_nodes.statuses()])
 
 
 @endpoints.get(

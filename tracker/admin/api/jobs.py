@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Count, Items, Page, Paged, Whole, changes_of, reply_of
+from tracker.admin.api.models import Count, ItemList, Page, Paged, Whole, changes_of, reply_of
 from tracker.errors import existing
 from tracker.operations import service
 from tracker.store.jobs.records import SWEEP, Job, QueueLimits
@@ -78,8 +78,8 @@ class JobEnqueued(Reply):
 
 
 @endpoints.get("/queues", "List queues", schema="QueueList: All queues that have had a job.")
-async def queues(call: Call) -> Items[QueueRow]:
-    return Items(items=[await _queue(call, name) for name in await call.store.jobs.queues()])
+async def queues(call: Call) -> ItemList[QueueRow]:
+    return ItemList(items=[await _queue(call, name) for name in await call.store.jobs.queues()])
 
 
 async def _queue(call: Call, name: str) -> QueueRow:

@@ -23,7 +23,6 @@ from tracker.store.schema.multipliers import (
     multiplier_text,
 )
 from tracker.store.schema.record import MAX_EXACT
-from tracker.store.torrents.records import LABEL, MAX_LABELS
 from tracker.store.torrents.torrents import MAX_OWN_ID
 
 T = TypeVar("T")
@@ -33,15 +32,6 @@ InfoHashText = Annotated[
     Field(
         pattern="^[0-9a-fA-F]{40}$",
         description="An info hash: 40 hexadecimal digits.",
-        examples=["c12fe1c06bba254a9dc9f519b335aa7c1367a88a"],
-    ),
-]
-V1HalfText = Annotated[
-    str,
-    Field(
-        pattern="^([0-9a-fA-F]{40})?$",
-        description="Of the v2 half of a hybrid torrent: info hash of the v1 half, which counts for users. It must be "
-        "registered. Empty: ends the link, of either half.",
         examples=["c12fe1c06bba254a9dc9f519b335aa7c1367a88a"],
     ),
 ]
@@ -60,17 +50,6 @@ ReasonText = Annotated[
         description="Clients show it to their users.",
         examples=["taken down by request"],
     ),
-]
-PasskeyText = Annotated[
-    str,
-    Field(
-        pattern="^[0-9A-Za-z_-]{16,64}$",
-        description="A passkey: 16 to 64 letters, digits, `_` or `-`. Secret.",
-        examples=["3f6c0a9be2d14c7f8a5b6c7d8e9f0a1b2c3d4e5f"],
-    ),
-]
-Labels = Annotated[
-    list[Annotated[str, Field(pattern=f"^{LABEL}$")]], Field(max_length=MAX_LABELS, examples=[["linux", "2026"]])
 ]
 Moment = Annotated[
     int,
@@ -194,21 +173,21 @@ class Paged(Query):
         return min(self.cursor, MAX_EXACT)
 
 
-class Items(Reply, Generic[T]):
+class ItemList(Reply, Generic[T]):
     items: list[T]
 
 
-class CursorPage(Items[T], Generic[T]):
+class CursorPage(ItemList[T], Generic[T]):
     """A page of a list whose length is not known."""
 
     next_cursor: str | None = Field(description="`cursor` of the next page; null on the last.")
 
 
-class NewestFirst(Items[T], Generic[T]):
+class NewestFirst(ItemList[T], Generic[T]):
     next_before: str | None = Field(description="`before` of the next page; null on the last.")
 
 
-class Page(Items[T], Generic[T]):
+class Page(ItemList[T], Generic[T]):
     """A page of a list. Items that change between pages may be missing or repeated."""
 
     total: int | None = Field(description="Total number of items; null where counting is too expensive.")

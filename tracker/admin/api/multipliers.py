@@ -107,7 +107,8 @@ async def of_user(call: Call, user_id: UserIdText) -> RuleList:
 @rule_endpoints.put("/users/{user_id}/rules/{name}", "Set a rule of a user", "user.edit")
 async def set_of_user(call: Call, user_id: UserIdText, name: RuleName, body: RuleNew) -> RuleList:
     """Replaces the rule of this name, or adds one. The others stay, except those that have ended."""
-    await call.store.users.change_rule(await _passkey(call, user_id), _change(call, name, body))
+    passkey = existing(await call.store.users.passkey_of(user_id), "user")
+    await call.store.users.change_rule(passkey, _change(call, name, body))
     return await of_user(call, user_id)
 
 
@@ -115,7 +116,7 @@ async def set_of_user(call: Call, user_id: UserIdText, name: RuleName, body: Rul
     "/users/{user_id}/rules/{name}", "Remove a rule of a user", "user.edit", missing="Unknown user or rule."
 )
 async def remove_of_user(call: Call, user_id: UserIdText, name: RuleName) -> None:
-    passkey = await _passkey(call, user_id)
+    passkey = existing(await call.store.users.passkey_of(user_id), "user")
     existing(await call.store.users.change_rule(passkey, _removal(call, name)), "rule")
 
 
@@ -172,10 +173,6 @@ def _removal(call: Call, name: str) -> RuleChange:
     return RuleChange(int(call.context.clock()), name)
 
 
-async def _passkey(call: Call, user_id: str) -> str:
-    return existing(await call.store.users.passkey_of(user_id), "user")
-
-
 async def _registered(call: Call, info_hash: str) -> InfoHash:
     wanted = parse_info_hash(info_hash)
     existing(not await call.store.torrents.unregistered([wanted]), "torrent")
@@ -197,6 +194,7 @@ group_endpoints = Endpoints("groups", "Groups of users: rules for all users of a
 GroupIdText = Annotated[
     str, Field(pattern="^[1-9][0-9]{0,8}$", description="Group ID, a decimal number.", examples=["20"])
 ]
+_GROUP = ("group_id", *GROUP_FIELDS)
 
 
 @reply_of(Group)
@@ -219,12 +217,12 @@ class GroupFields(Body):
 
 @group_endpoints.get("/groups", "List groups")
 async def list_all(call: Call) -> GroupList:
-    return GroupList(groups=[_row(group) for group in await call.store.groups.all()])
+    return GroupList(groups=[GroupRow(**shown(group, _GROUP)) for group in await call.store.groups.all()])
 
 
 @group_endpoints.get("/groups/{group_id}", "Show a group")
 async def groups_show(call: Call, group_id: GroupIdText) -> GroupRow:
-    return _row(existing(await call.store.groups.get(int(group_id)), "group"))
+    return GroupRow(**shown(existing(await call.store.groups.get(int(group_id)), "group"), _GROUP))
 
 
 @group_endpoints.put("/groups/{group_id}", "Add or replace a group", "group.set", missing="Not found.")
@@ -247,7 +245,3 @@ async def edit(call: Call, group_id: GroupIdText, body: GroupFields) -> GroupRow
 async def delete(call: Call, group_id: GroupIdText) -> None:
     """Its users keep the number, without rules."""
     existing(await call.store.groups.delete(int(group_id)), "group")
-
-
-def _row(group: Group) -> GroupRow:
-    return GroupRow(group_id=group.group_id, **shown(group, GROUP_FIELDS))

@@ -5,6 +5,7 @@ models; the error lists the fields. Errors never contain the values that were se
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 import orjson
@@ -19,7 +20,7 @@ from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.recording import CHANGE, note_created, touch_named
 from tracker.admin.context import AdminContext
 from tracker.admin.http.connections import check_size
-from tracker.admin.http.form_body import MULTIPART, File, parse_form
+from tracker.admin.http.form_body import MULTIPART, File, read_form_body
 from tracker.admin.http.problems import Problem
 from tracker.errors import ClientError, Conflict, NotFound, plain
 from tracker.operations.audit import Change
@@ -28,7 +29,7 @@ from tracker.store.sharding.shards import MAIN, noting_unavailable_shards
 JSON = "application/json"
 TEXT = "text/plain"
 _MAX_NAMES = 1000
-"""Max fields of a JSON object. Listing the errors of more would take long."""
+"""Max fields of a JSON object. Listing the errors of more would take seconds."""
 _MAX_LISTED = 20
 _MAX_NAME_LENGTH = 100
 _MAX_TEXT_LENGTH = 200
@@ -74,11 +75,8 @@ async def _body(model: BodyModel, request: web.Request) -> Body | Form | Lines:
         except UnicodeDecodeError:
             raise Problem(400, detail="the body is not UTF-8 text") from None
     if issubclass(model, Form):
-        try:
-            found = parse_form(request.headers["Content-Type"], data)
-        except ValueError:
-            raise Problem(400, detail="malformed form body") from None
-        contents = MultiDict((name, field.content if isinstance(field, File) else field) for name, field in found)
+        fields = (await read_form_body(request)).items()
+        contents = MultiDict((name, field.content if isinstance(field, File) else field) for name, field in fields)
         return _checked(model, _single(contents, "body"), "body")
     return _json(model, data)
 
@@ -87,23 +85,15 @@ def _json(model: type[Body], data: bytes) -> Body:
     if len(data) > model.max_bytes:  # the request had no Content-Length
         raise web.HTTPRequestEntityTooLarge(max_size=model.max_bytes, actual_size=len(data))
     if model.max_bytes > Body.max_bytes:
-        _check_names(data)
+        with suppress(orjson.JSONDecodeError):  # the model says so
+            if isinstance(found := orjson.loads(data), dict) and len(found) > _MAX_NAMES:
+                raise invalid([("body", "", "too many fields")])
     try:
         return model.model_validate_json(data, strict=True)
     except ValidationError as error:
         if any(problem["type"] == "json_invalid" for problem in _errors(error)):
             raise Problem(400, detail="the body is not valid JSON") from None
         raise invalid(_listed(error, "body")) from None
-
-
-def _check_names(data: bytes) -> None:
-    """Refuses a large object with many fields, whose errors would take seconds to list."""
-    try:
-        found = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return  # the model says so
-    if isinstance(found, dict) and len(found) > _MAX_NAMES:
-        raise invalid([("body", "", "too many fields")])
 
 
 def _single(values: MultiMapping[Any], place: Place) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import (
     Flag,
     Hex,
-    Items,
+    ItemList,
     Moment,
     OptionalText,
     Page,
@@ -52,7 +52,7 @@ class NamesQuery(Query):
     pattern: str = Field("*", max_length=300, description="A glob, such as `failures.*`.")
 
 
-class Names(Items[str]):
+class Names(ItemList[str]):
     """Names with data, sorted."""
 
 

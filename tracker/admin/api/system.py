@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tracker import __version__
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Items, Moment, copy_of, reply_of
+from tracker.admin.api.models import ItemList, Moment, copy_of, reply_of
 from tracker.admin.context import AdminContext
 from tracker.doctor import Finding
 from tracker.doctor.checks import run_checks
@@ -52,10 +52,10 @@ class FindingRow(Reply):
 
 
 @endpoints.get("/settings", "List settings", schema="SettingList: All settings.")
-async def settings(call: Call) -> Items[SettingRow]:
+async def settings(call: Call) -> ItemList[SettingRow]:
     waiting = last.waiting if (last := call.context.last_reload()) else ()
     described = describe(call.context.settings)
-    return Items(items=[SettingRow(**asdict(each), waiting=each.name in waiting) for each in described])
+    return ItemList(items=[SettingRow(**asdict(each), waiting=each.name in waiting) for each in described])
 
 
 @endpoints.get("/health", "Show health")
@@ -84,10 +84,10 @@ def _dht(context: AdminContext) -> Literal["off", "waiting", "up", "down"]:
 
 
 @endpoints.get("/doctor", "Run health checks", schema="Findings: The results of all checks, as of `tracker doctor`.")
-async def examine(call: Call) -> Items[FindingRow]:
+async def examine(call: Call) -> ItemList[FindingRow]:
     """Checks the store and the settings. Changes nothing."""
     found = run_checks(call.store, call.context.settings)
-    return Items(items=[FindingRow.from_record(each) async for each in found])
+    return ItemList(items=[FindingRow.from_record(each) async for each in found])
 
 
 token_endpoints = Endpoints("tokens", "Tokens for the dashboard, the API and the metrics.")
@@ -133,8 +133,8 @@ class TokenCreated(TokenRow):
 
 
 @token_endpoints.get("/tokens", "List tokens", role="admin", schema="TokenList: All tokens, oldest first.")
-async def list_all(call: Call) -> Items[TokenRow]:
-    return Items(items=[TokenRow(**shown(token)) for token in await call.store.tokens.list()])
+async def list_all(call: Call) -> ItemList[TokenRow]:
+    return ItemList(items=[TokenRow(**shown(token)) for token in await call.store.tokens.list()])
 
 
 @token_endpoints.post(

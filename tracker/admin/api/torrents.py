@@ -19,8 +19,7 @@ from tracker.admin.api.models import (
     FormRules,
     Hex,
     InfoHashText,
-    Items,
-    Labels,
+    ItemList,
     LineText,
     Moment,
     Outcome,
@@ -31,7 +30,6 @@ from tracker.admin.api.models import (
     Part,
     ReasonText,
     RowError,
-    V1HalfText,
     applied,
     changes_of,
     copy_of,
@@ -57,7 +55,7 @@ from tracker.store.schema.keys import SCOPES, Scope
 from tracker.store.schema.multipliers import MULTIPLIERS, refuse_ended, with_end_names
 from tracker.store.schema.record import fields_of as record_fields
 from tracker.store.schema.record import shown
-from tracker.store.torrents.records import STORED_NAMES, Enabled
+from tracker.store.torrents.records import LABEL, MAX_LABELS, STORED_NAMES, Enabled
 from tracker.store.torrents.scores import Lag, ScorePlace
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MEDIA_TYPE
@@ -78,6 +76,18 @@ HashOfAnyLength = Annotated[
         description="40 hexadecimal digits, or 64 for a v2 torrent (announced by the first 40).",
         examples=["c12fe1c06bba254a9dc9f519b335aa7c1367a88a"],
     ),
+]
+V1HalfText = Annotated[
+    str,
+    Field(
+        pattern="^([0-9a-fA-F]{40})?$",
+        description="Of the v2 half of a hybrid torrent: info hash of the v1 half, which counts for users. It must be "
+        "registered. Empty: ends the link, of either half.",
+        examples=["c12fe1c06bba254a9dc9f519b335aa7c1367a88a"],
+    ),
+]
+Labels = Annotated[
+    list[Annotated[str, Field(pattern=f"^{LABEL}$")]], Field(max_length=MAX_LABELS, examples=[["linux", "2026"]])
 ]
 _FIELDS = record_fields(Torrent)
 _ROW = [name for name in _FIELDS if name != "enabled"]
@@ -400,10 +410,10 @@ async def peers(call: Call, info_hash: InfoHashText, query: Paged) -> Page[PeerR
     "Show the history of a torrent",
     schema="TorrentHistory: The history of a torrent, oldest first.",
 )
-async def history(call: Call, info_hash: InfoHashText) -> Items[HistoryPoint]:
+async def history(call: Call, info_hash: InfoHashText) -> ItemList[HistoryPoint]:
     """One point per scoring, up to TRACKER_SCORING__HISTORY."""
     points = await call.store.torrents.history(await known(call, info_hash))
-    return Items(items=[HistoryPoint.from_record(point, snatches=point.completions) for point in points])
+    return ItemList(items=[HistoryPoint.from_record(point, snatches=point.completions) for point in points])
 
 
 @endpoints.get("/torrents/{info_hash}/uniques", "List user locations of a torrent")

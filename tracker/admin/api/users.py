@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SkipValidation
 
@@ -15,14 +15,13 @@ from tracker.admin.api.models import (
     End,
     Hex,
     InfoHashText,
-    Items,
+    ItemList,
     Moment,
     Outcome,
     Outcomes,
     Page,
     Paged,
     Part,
-    PasskeyText,
     RowError,
     UserIdText,
     UserIdValue,
@@ -48,6 +47,14 @@ _CUT = (
     "Bytes that were not credited, because the rate was above `TRACKER_USERS__MAX_CREDIT_BYTES_PER_SECOND` or "
     "`TRACKER_USERS__MAX_USER_CREDIT_BYTES_PER_SECOND`."
 )
+PasskeyText = Annotated[
+    str,
+    Field(
+        pattern="^[0-9A-Za-z_-]{16,64}$",
+        description="A passkey: 16 to 64 letters, digits, `_` or `-`. Secret.",
+        examples=["3f6c0a9be2d14c7f8a5b6c7d8e9f0a1b2c3d4e5f"],
+    ),
+]
 SetName = Literal["active", "complete", "incomplete", "hnr"]
 
 
@@ -268,11 +275,11 @@ async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Pa
     "List a user's unregistered torrents",
     schema="UnregisteredTorrents: The newest of a user, at most 100, newest first.",
 )
-async def unregistered(call: Call, user_id: UserIdText) -> Items[Unregistered]:
+async def unregistered(call: Call, user_id: UserIdText) -> ItemList[Unregistered]:
     """Torrents that the user announced in the last 90 days, and that are not registered."""
     await _known(call, user_id)
     tried = await call.store.unregistered.of(user_id)
-    return Items(items=[Unregistered.from_record(each) for each in tried])
+    return ItemList(items=[Unregistered.from_record(each) for each in tried])
 
 
 @endpoints.post("/users/{user_id}/forgive", "Forgive all hit-and-runs", "user.forgive")

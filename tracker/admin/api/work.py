@@ -10,7 +10,7 @@ from tracker.admin.api.models import (
     Count,
     CursorPage,
     Hex,
-    Items,
+    ItemList,
     Limit,
     Moment,
     NewestFirst,
@@ -125,10 +125,10 @@ class ProjectDetails(ProjectRow):
 
 
 @endpoints.get("/work/projects", "List projects", schema="ProjectList: All projects by name.")
-async def list_all(call: Call) -> Items[ProjectRow]:
+async def list_all(call: Call) -> ItemList[ProjectRow]:
     projects = await call.store.work.projects.all()
     found = await call.store.work.statistics.read([project.name for project in projects])
-    return Items(items=[ProjectRow(**_row(project, each)) for project, each in zip(projects, found, strict=True)])
+    return ItemList(items=[ProjectRow(**_row(project, each)) for project, each in zip(projects, found, strict=True)])
 
 
 @endpoints.post("/work/projects", "Create a project", "project.create", status=201, conflict="The name is taken.")
@@ -198,10 +198,10 @@ class PolicyRow(Reply):
 @policy_endpoints.get(
     "/work/projects/{project}/policy", "Preview the policy", schema="PolicyPreview: What the policy would change."
 )
-async def preview(call: Call, project: ProjectText, query: PolicyQuery) -> Items[PolicyRow]:
+async def preview(call: Call, project: ProjectText, query: PolicyQuery) -> ItemList[PolicyRow]:
     """Changes nothing. The tracker runs the policy every ten minutes."""
     found = await policy_preview(call.store, project, max_torrents=query.max_torrents)
-    return Items(items=[PolicyRow.from_record(each) for each in found])
+    return ItemList(items=[PolicyRow.from_record(each) for each in found])
 
 
 claim_endpoints = Endpoints(
@@ -346,7 +346,7 @@ WhoText = Annotated[
 ]
 
 
-class BlockedList(Items[str]):
+class BlockedList(ItemList[str]):
     """Blocked claimants, addresses and networks."""
 
 

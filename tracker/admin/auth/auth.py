@@ -115,12 +115,11 @@ class Access:
         forwarded_for, forwarded = headers.getall("X-Forwarded-For", []), headers.getall("Forwarded", [])
         return client_address(remote_address(request), forwarded_for, forwarded, self._proxies)
 
-    def note_failure(self, request: web.Request) -> float:
-        """Counts a failed authentication. Returns 0.0, or the seconds to wait if there were too many."""
-        wait = self.attempts.failed(request.remote or "")
-        if not wait:
-            log.warning("admin authentication failed", address=request.remote or "unix", what=describe_request(request))
-        return wait
+    def note_failure(self, request: web.Request) -> None:
+        """Counts a failed authentication. Raises Problem if there were too many."""
+        if wait := self.attempts.failed(request.remote or ""):
+            raise too_many(wait)
+        log.warning("admin authentication failed", address=request.remote or "unix", what=describe_request(request))
 
     async def admit(self, request: web.Request) -> None:
         """Stores the identity in the request. Raises Problem or a redirect to the sign-in."""
@@ -167,14 +166,14 @@ class Access:
         return identity
 
     def _unknown(self, request: web.Request) -> Exception:
-        """The refusal: a redirect to the sign-in for pages, else a Problem."""
+        """The refusal: a redirect to the sign-in for pages, else a Problem. Raises Problem for too many failures."""
         page = not request.path.startswith(("/api/", "/metrics")) and request.path != "/api"
         streamed = "text/event-stream" in request.headers.get("Accept", "")
         tried, part = "Authorization" in request.headers, "HX-Request" in request.headers
         if page and request.method in SAFE_METHODS and not (tried or part or streamed):
             return web.HTTPSeeOther(SIGN_IN)
-        if tried and (wait := self.note_failure(request)):
-            return too_many(wait)
+        if tried:
+            self.note_failure(request)
         headers = {"WWW-Authenticate": "Bearer"}
         if part:
             headers["HX-Redirect"] = SIGN_IN

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from aiohttp import web
 
-from tracker.admin.auth.auth import ACCESS, RULES, SIGN_IN, too_many
+from tracker.admin.auth.auth import ACCESS, RULES, SIGN_IN
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.http.connections import check_size
@@ -175,8 +175,7 @@ def sign_in_routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         elif isinstance(text, str):
             signed_in = await tokens.sign_in_by_token(text.strip(), seconds, request.app[ACCESS].address_of(request))
         if signed_in is None:
-            if wait := request.app[ACCESS].note_failure(request):
-                raise too_many(wait)
+            request.app[ACCESS].note_failure(request)
             return render(request, "sign_in.html", {"failed": "link" if link else "token"}, status=403)
         await tokens.sign_out(cookie_of(request))
         log.info("signed in", by=signed_in[0].name, address=request.remote or "unix")
