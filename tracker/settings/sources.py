@@ -8,9 +8,8 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
@@ -32,39 +31,28 @@ _FOREIGN = re.compile(
 )
 _FOREIGN_VALUE = re.compile(r"(tcp|udp)://")
 
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """One source: its values, a line for each unknown name, and how it spells a setting's name."""
-
-    values: Mapping[str, Mapping[str, Any]]
-    unknown: Sequence[str]
-    name: Callable[[str, str], str]
+_Given = dict[tuple[str, ...], tuple[Any, str]]
+"""By (section, name): the value of a setting, and how its source spells the name."""
 
 
 def load(config: Path | None = None, env_file: Path = ENV_FILE) -> Settings:
     """The current settings. ``config`` is a TOML file that must exist; ``env_file`` may be missing. An empty variable
     counts as unset. Raises SettingsError, which lists every mistake."""
-    sources = [] if config is None else [_from_toml(config)]
-    sources += [_from_env_file(env_file), _from_variables(os.environ, "")]
-    unknown = [line for source in sources for line in source.unknown]
-    merged: dict[str, dict[str, Any]] = {section: {} for section in Settings.model_fields}
-    names: dict[tuple[str, ...], str] = {}
-    for source in sources:
-        for section, values in source.values.items():
-            merged[section].update(values)
-            names |= {(section, name): source.name(section, name) for name in values}
+    problems: list[str] = []
+    given = {} if config is None else _from_toml(config, problems)
+    given |= _from_env_file(env_file, problems)
+    given |= _from_variables(os.environ, "", problems)
     parts: dict[str, Any] = {}
-    problems = unknown
-    for section, given in merged.items():
+    for section, part in Settings.model_fields.items():
         try:
-            if given:
-                parts[section] = type(Settings.model_fields[section].default).model_validate(given)
+            if values := {field[1]: value for field, (value, _) in given.items() if field[0] == section}:
+                parts[section] = type(part.default).model_validate(values)
         except ValidationError as error:  # its own text shows the values, which may be secret
             lines: dict[tuple[str, ...], str] = {}  # one per setting
             for detail in error.errors(include_input=False, include_url=False, include_context=False):
-                field = (section, *(str(part) for part in detail["loc"][:1]))
-                lines.setdefault(field, f"{names.get(field, '.'.join(field))}: {plain(detail['msg'])}")
+                field = (section, *map(str, detail["loc"][:1]))
+                _, name = given.get(field, (None, ".".join(field)))
+                lines.setdefault(field, f"{name}: {plain(detail['msg'])}")
             problems += lines.values()
     settings = Settings.model_construct(None, **parts)
     problems += settings.contradictions()
@@ -73,36 +61,33 @@ def load(config: Path | None = None, env_file: Path = ENV_FILE) -> Settings:
     return settings
 
 
-def _from_env_file(path: Path) -> _Source:
+def _from_env_file(path: Path, problems: list[str]) -> _Given:
     """Raises SettingsError also for lines that the library would skip silently, a setting among them."""
     if not _is_file(path):  # a directory named .env is often a Python environment
-        return _Source({}, (), variable)
+        return {}
     with _readable(path), path.open(encoding="utf-8") as file:
         bindings = list(parse_stream(file))
     bad = [b.original for b in bindings if b.error or (b.value is None and (b.key or "").startswith(PREFIX))]
     if bad:
         lines = [text.line + len(text.string) - len(text.string.lstrip("\n")) for text in bad]
         raise SettingsError(f"{path} line {line}: write NAME=value" for line in lines)
-    return _from_variables(dotenv_values(path, encoding="utf-8"), f" in {path}")
+    return _from_variables(dotenv_values(path, encoding="utf-8"), f" in {path}", problems)
 
 
-def _from_variables(present: Mapping[str, str | None], where: str) -> _Source:
-    """Their names in any case; ``where`` follows a name in messages."""
+def _from_variables(present: Mapping[str, str | None], where: str, problems: list[str]) -> _Given:
+    """Their names in any case; ``where`` follows a name in messages. Adds a line for each unknown name."""
     given = {name.upper(): value for name, value in present.items() if value}
-    values: dict[str, dict[str, str]] = {}
-    for name, (section, field) in _VARIABLES.items():
-        if name in given:
-            values.setdefault(section, {})[field] = given[name]
-    unknown = [
+    problems += [
         f"{name}{where} is not a setting{_nearest(name, sorted(_VARIABLES))}"
         for name, value in given.items()
         if name.startswith(PREFIX) and name not in _VARIABLES
         if not (_FOREIGN.fullmatch(name) or (name.endswith("_PORT") and _FOREIGN_VALUE.match(value)))
     ]
-    return _Source(values, unknown, lambda section, name: variable(section, name) + where)
+    return {field: (given[name], name + where) for name, field in _VARIABLES.items() if name in given}
 
 
-def _from_toml(path: Path) -> _Source:
+def _from_toml(path: Path, problems: list[str]) -> _Given:
+    """Adds a line for each unknown name."""
     if not _is_file(path):
         raise SettingsError([f"{path}: there is no such file"])
     with _readable(path):
@@ -110,15 +95,11 @@ def _from_toml(path: Path) -> _Source:
     sections = {section: part for section, part in data.items() if section in Settings.model_fields}
     if invalid := [section for section, part in sections.items() if not isinstance(part, dict)]:
         raise SettingsError(f"{path}: {section} must be a table of settings, [{section}]" for section in invalid)
-    given = [(section, name) for section, part in sections.items() for name in part]
+    given = {(section, name): value for section, part in sections.items() for name, value in part.items()}
     unknown = [section for section in data if section not in sections]
     unknown += [".".join(field) for field in given if field not in FIELDS]
-    lines = [f"{dotted} in {path} is not a setting{_nearest(dotted, _DOTTED)}" for dotted in unknown]
-    known = {
-        section: {name: value for name, value in part.items() if (section, name) in FIELDS}
-        for section, part in sections.items()
-    }
-    return _Source(known, lines, lambda section, name: f"{section}.{name} in {path}")
+    problems += [f"{dotted} in {path} is not a setting{_nearest(dotted, _DOTTED)}" for dotted in unknown]
+    return {field: (value, f"{'.'.join(field)} in {path}") for field, value in given.items() if field in FIELDS}
 
 
 @contextmanager
