@@ -14,8 +14,7 @@ from tests.commands import Command
 from tests.frontends.dht.harness import linux_only, serving
 from tests.store.dht.harness import status
 from tests.store.harness import START, Clock, Store, info_hash
-from tracker.app import dht_client
-from tracker.app.dht_client import some_nodes
+from tracker.app.dht import ping_node, some_nodes
 from tracker.frontends.dht import server
 from tracker.settings.background import DhtSettings
 from tracker.store.dht.nodes import AnnouncedHash, SavedNode
@@ -150,5 +149,5 @@ async def test_a_ping_is_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the time that is shown would be mostly that until the next tick."""
     monkeypatch.setattr(server, "TICK_SECONDS", 3600)
     async with serving() as served:
-        seconds = await dht_client.ping(DhtSettings(), f"127.0.0.1:{served.address[1]}")
+        seconds = await ping_node(DhtSettings(), f"127.0.0.1:{served.address[1]}")
     assert seconds is not None

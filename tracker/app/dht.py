@@ -1,7 +1,7 @@
 """Wires the node of the DHT, in the background process.
 
 One tracker of a store runs the node of a name: a second one waits until the first has ended. A node whose name was
-taken, because it could not renew its lease, is silent until it gets the name back.
+taken, because it could not renew its lease, is silent until it gets the name back. A command has a node of its own.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracker import __version__
 from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
@@ -22,27 +22,34 @@ from tracker.dht.node_id import ExternalAddress, fits_address, id_for_address
 from tracker.dht.rate_limits import InboundLimits, OutboundLimits
 from tracker.dht.responder import NO_PART, AnnouncedPeers, Family, Responder, SampleSet, Swarm
 from tracker.dht.table import RoutingTable
-from tracker.errors import Postponed, StartupError
-from tracker.frontends.dht.server import serve_dht
+from tracker.errors import ClientError, Postponed, StartupError
+from tracker.frontends.dht.server import DhtSocket, serve_dht
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.telemetry import Telemetry
 from tracker.settings.background import DhtSettings
 from tracker.settings.types import host_and_port
-from tracker.store.dht.nodes import SavedNode, state_of
+from tracker.store.dht.nodes import LENGTHS, SavedNode, state_of
 from tracker.store.dht.torrents import Participation
-from tracker.system.datagrams import DatagramSocket, open_datagram_sockets
+from tracker.system.datagrams import DatagramSocket, close_all, open_datagram_sockets
 from tracker.system.event_loop import running
 from tracker.system.logger import Logger
-from tracker.wire.endpoint import pack_address, pack_endpoint
-from tracker.wire.krpc import NodeId
+from tracker.wire.endpoint import format_endpoint, pack_address, pack_endpoint, split_address
+from tracker.wire.krpc import Node, NodeId, split_nodes
 from tracker.workers.dht import Forgetter, NameLease, StatusWorker, follow_changes, keep_connected, own_peers, restore
-from tracker.workers.dht_lookups import RETRY_SECONDS, LookupWorker
+from tracker.workers.dht_lookups import RETRY_SECONDS, LookupWorker, counts, find_peers
 from tracker.workers.loop import survive
 from tracker.workers.prober import Prober
 
 RECEIVE_BUFFER = 262_144
 HEALTH = "dht_up", "dht_answered_at", "dht_torrents"
 _FLUSH_SECONDS = 1.0
+CONNECT_SECONDS = 10.0
+FEW_SECONDS = 3.0
+"""At least one node is known, but fewer than a lookup begins with."""
+_ENOUGH_NODES = 8
+_MAX_SAVED = 64
+"""Saved nodes that are pinged, of each family: a command must not make thousands of connections in a small router."""
+_POLL_SECONDS = 0.1
 
 log = Logger("tracker.dht")
 
@@ -345,3 +352,99 @@ def counted(node: DhtNode) -> Iterator[tuple[str, int]]:
     for kind, entries in (("nodes", node.table.entries), ("hashes", node.announced.swarms)):
         yield f"dht.{kind}.added", entries.added
         yield f"dht.{kind}.dropped", entries.dropped
+
+
+# A node for one command: read-only, on ports that the system chooses
+
+
+class Found(NamedTuple):
+    """The result of a lookup in all families."""
+
+    seeders: int
+    peers: int
+    endpoints: tuple[str, ...]
+    answered: int
+    """Nodes that answered."""
+
+
+@contextlib.asynccontextmanager
+async def open_client(settings: DhtSettings) -> AsyncIterator[dict[int, DhtSocket]]:
+    """Yields a node with its socket for each family, by 4 and 6."""
+    (sockets,) = await open_datagram_sockets(["0.0.0.0:0", "[::]:0"], 65_536)
+    settings = settings.model_copy(update={"read_only": True})
+    nodes = build_nodes(settings, [6 if each.ipv6 else 4 for each in sockets], SavedNode(), time.monotonic())
+
+    async def read_swarm(info_hash: InfoHash, family: int) -> Swarm:
+        del info_hash, family
+        return NO_PART
+
+    try:
+        async with serve_dht(nodes, sockets, read_swarm, time.monotonic) as served:
+            yield {each.family: each for each in served}
+    finally:
+        close_all([sockets])
+
+
+async def ping_node(settings: DhtSettings, target: str) -> float | None:
+    """Seconds until the node at ``host:port`` answered, in the first family in which it did. ``None``: no answer.
+    Raises ClientError for an unknown host."""
+    async with open_client(settings) as sockets:
+        known = {family: await resolve(target, family) for family in sockets}
+        if not any(known.values()):
+            raise ClientError("the host is not known, or has no address of a family that this host has")
+        began = time.monotonic()
+        for family, endpoints in known.items():
+            sockets[family].node.contact(endpoints, began)
+            sockets[family].flush()
+        while time.monotonic() < began + CONNECT_SECONDS:
+            for each in sockets.values():
+                if each.node.counts.queries_out["find_node", "answered"]:
+                    return time.monotonic() - began
+            await asyncio.sleep(_POLL_SECONDS / 10)
+    return None
+
+
+def some_nodes(saved: Sequence[SavedNode], family: int) -> list[Node]:
+    """At most _MAX_SAVED of those that the tracker's nodes know, at random, each once."""
+    known = {each for one in saved for each in split_nodes(one.nodes.get(family), LENGTHS[family])}
+    return random.sample(sorted(known), min(len(known), _MAX_SAVED))
+
+
+async def find_torrent(settings: DhtSettings, saved: Sequence[SavedNode], info_hash: InfoHash) -> Found | None:
+    """Looks up a torrent now. ``None`` where no node answered. ``saved``: what the tracker's nodes know."""
+    async with open_client(settings) as sockets:
+        nodes = {family: each.node for family, each in sockets.items()}
+        for family, node in nodes.items():
+            node.ping(some_nodes(saved, family), time.monotonic())
+            node.contact(await _first_nodes(settings, family), time.monotonic())
+        await _connected(nodes.values())
+        asked = [node for node in nodes.values() if len(node.table)]
+        results = await asyncio.gather(
+            *(find_peers(node, info_hash, time.monotonic, scrape=scrape) for node in asked for scrape in (False, True))
+        )
+    found = [each for each in results if each is not None and each.answered]
+    sums = counts(found)
+    if sums is None:
+        return None
+    endpoints = {format_endpoint(endpoint) for each in found for endpoint in each.peers}
+    return Found(*sums, tuple(sorted(endpoints)), max(each.answered for each in found))
+
+
+async def _first_nodes(settings: DhtSettings, family: int) -> list[Endpoint]:
+    """The tracker's own node, if it runs, and the configured ones."""
+    own = []
+    for text in settings.listen:
+        host, port = split_address(text)
+        if port:
+            loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+            own.append(f"[{loopback}]:{port}" if ":" in loopback else f"{loopback}:{port}")
+    return [endpoint for text in (*own, *settings.bootstrap) for endpoint in await resolve(text, family)]
+
+
+async def _connected(nodes: Collection[DhtNode]) -> None:
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < CONNECT_SECONDS:
+        known = sum(len(node.table) for node in nodes)
+        if known >= _ENOUGH_NODES or (known and waited > FEW_SECONDS):
+            return
+        await asyncio.sleep(_POLL_SECONDS)

@@ -56,13 +56,13 @@ def _check_find(info_hash: str) -> None:
 @dht.command("find", checks=_check_find)
 async def find(store: Store, info_hash: str, as_json: AsJson = False) -> None:
     """Look up a torrent in the DHT now, for up to 45 seconds: its seeders and peers. Only torrents that take part."""
-    from tracker.app import dht_client  # noqa: PLC0415
+    from tracker.app.dht import find_torrent  # noqa: PLC0415
 
     settings, wanted = load_settings().dht, parse_info_hash(info_hash)
     if await store.dht_torrents.no_longer_part([wanted], all_torrents=settings.torrents == "all"):
         raise ClientError("this torrent does not take part in the DHT: it is not registered as public, see docs/dht.md")
     saved = [await store.dht_nodes.load(name) for name in await store.dht_nodes.names()]
-    found = await dht_client.find(settings, saved, wanted)
+    found = await find_torrent(settings, saved, wanted)
     if found is None:
         raise ClientError("no node of the DHT answered; is UDP blocked, or TRACKER_DHT__BOOTSTRAP empty?")
     if as_json:
@@ -76,13 +76,13 @@ async def find(store: Store, info_hash: str, as_json: AsJson = False) -> None:
 @dht.command("ping")
 def ping(node: Annotated[str, Argument(metavar="HOST:PORT")]) -> None:
     """Ask one node of the DHT whether it answers."""
-    from tracker.app import dht_client  # noqa: PLC0415
+    from tracker.app.dht import ping_node  # noqa: PLC0415
 
     try:
         host_and_port(node)
     except ValueError as error:
         raise BadParameter(str(error)) from None
-    seconds = asyncio.run(dht_client.ping(load_settings().dht, node))
+    seconds = asyncio.run(ping_node(load_settings().dht, node))
     if seconds is None:
         complain("no answer")
         raise Exit(1)
