@@ -37,7 +37,7 @@ from tracker.settings.site import AdminSettings
 from tracker.store.client.scripts import lines_of, source
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.valkey.opening import StoreServer
+from tracker.valkey.server import StoreServer
 
 PACKAGE = f"{Path(tracker.__file__).parent}/"
 TRACED = 15

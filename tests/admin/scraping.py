@@ -24,9 +24,8 @@ from tracker.admin.context import AdminContext
 from tracker.admin.server import serve_admin
 from tracker.app.background import build_prober, open_background
 from tracker.app.dht import DhtTelemetry, build_nodes
-from tracker.app.join_events import open_joins
 from tracker.app.service import reaper_on
-from tracker.app.web import find_problems, open_web
+from tracker.app.web import find_problems, open_joins, open_web
 from tracker.bittorrent import Endpoint
 from tracker.runtime.context import open_context
 from tracker.runtime.store import Patience, open_connection

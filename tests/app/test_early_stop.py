@@ -15,8 +15,7 @@ from loadtest.servers import Server
 from loadtest.trackers import RunningTracker
 from tests.store.harness import info_hash, peer_id
 from tests.waiting import until
-from tracker.app.join_events import open_joins
-from tracker.app.web import NO_EXPIRY_EVENTS
+from tracker.app.web import NO_EXPIRY_EVENTS, open_joins
 from tracker.bittorrent import Address
 from tracker.runtime.context import open_context
 from tracker.runtime.store import open_connection

@@ -18,8 +18,7 @@ from redis.exceptions import RedisError
 from tracker.admin.context import AdminContext
 from tracker.app.background import build_prober, open_background
 from tracker.app.dht import DhtRuntime, open_dht
-from tracker.app.join_events import JoinEvents, open_joins
-from tracker.app.web import NO_WEB_PROCESS, find_problems, open_udp_sockets, open_web
+from tracker.app.web import NO_WEB_PROCESS, JoinEvents, find_problems, open_joins, open_udp_sockets, open_web
 from tracker.app.web_processes import WorkerConfig, open_web_processes
 from tracker.core.rate_limits import WorkLimits
 from tracker.core.refusals import Failures
@@ -35,14 +34,14 @@ from tracker.settings.reference import mask_url
 from tracker.settings.reload import Reload
 from tracker.store.access.audit import AuditEntry
 from tracker.store.access.tokens import Tokens
-from tracker.store.client.reply_errors import refused_writes
+from tracker.store.client.server import refused_writes
 from tracker.store.dht.torrents import Participation
 from tracker.store.store import Store
 from tracker.system.datagrams import close_all
 from tracker.system.event_loop import freeze_gc, running
 from tracker.system.listeners import open_listeners
 from tracker.system.logger import Logger
-from tracker.valkey.opening import StoreServer
+from tracker.valkey.server import StoreServer
 from tracker.workers.admission import denied_prefixes, share_limits
 from tracker.workers.geoip_update import update_now
 from tracker.workers.reaper import Pauses, Reaper

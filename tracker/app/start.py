@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tracker.settings.model import Settings
 from tracker.settings.reload import Reload
 from tracker.system.logger import Logger
-from tracker.valkey.opening import open_server
+from tracker.valkey.server import open_server
 
 if TYPE_CHECKING:
     from tracker.app.service import Banner

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from tracker.app.join_events import open_joins
-from tracker.app.web import find_problems, open_web
+from tracker.app.web import find_problems, open_joins, open_web
 from tracker.app.web_processes import STATUS_SECONDS, WorkerConfig, encode_snapshot, receive_config
 from tracker.errors import StartupError
 from tracker.runtime.context import open_context

@@ -24,7 +24,7 @@ from tracker.store.store import Store, StoreOptions
 from tracker.store.swarms.rules import TIMEOUT_INTERVALS, SwarmRules
 from tracker.store.swarms.swarms import MAX_BATCH
 from tracker.system.logger import Logger
-from tracker.valkey.opening import command_server
+from tracker.valkey.server import command_server
 
 EARLY_SECONDS = 30.0
 """An announce sooner than this after the peer's last one counts as early; at most a quarter of the interval."""

@@ -9,6 +9,8 @@ What happens when a process dies:
 - The server holds the lock `server.lock`: only the child inherits the descriptor. After kill -9 of the tracker the old
   server may still be writing; the next tracker waits for its end.
 - The child ends with the tracker (see child_process.py), so call start() on the main thread.
+
+This module knows nothing of the store's contents, so a tracker can start its server before it imports the rest.
 """
 
 import asyncio
@@ -19,8 +21,8 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import KW_ONLY, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,10 +30,11 @@ from typing import Self
 from urllib.parse import quote
 
 from tracker.errors import StartupError
+from tracker.settings.model import Settings
 from tracker.system.child_process import HAS_PARENT_DEATH_SIGNAL, ChildProcess, start_child_process
 from tracker.system.logger import Logger
 from tracker.system.masking import mask
-from tracker.valkey.data_directory import DataDirectory
+from tracker.valkey.data_directory import DataDirectory, try_lock, usable
 from tracker.valkey.memory import default_limit, server_environment, server_options
 
 STOP_SECONDS = 7.0
@@ -43,6 +46,8 @@ MAX_SOCKET_PATH = 100
 """Bytes; systems allow 104 to 108."""
 RESTART_DELAYS_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STABLE_SECONDS = 60.0
+LOCK_SECONDS = 15.0
+"""How long a start may wait for commands that use the private store, and a command for others."""
 
 _DAMAGED = ("reading the append only file", "reading the RDB preamble of the AOF file", "Wrong signature")
 _ABOUT_DAMAGE = ". Its data is damaged: docs/backup.md explains how to restore a backup or repair the file"
@@ -329,3 +334,66 @@ async def _send(path: Path, command: bytes, *, whole: bool = False) -> bytes:
                 writer.close()
     except (OSError, TimeoutError, asyncio.IncompleteReadError):
         return b""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreServer:
+    url: str
+    data: str
+    """The location of the data, as text for operators."""
+    private: EmbeddedValkey | None
+
+
+@asynccontextmanager
+async def open_server(settings: Settings, meanwhile: Callable[[], object]) -> AsyncIterator[StoreServer]:
+    """Opens the store for `tracker serve`. ``meanwhile`` is called once, while a private server loads its data."""
+    if settings.redis.url is not None:
+        meanwhile()
+        yield StoreServer(settings.redis.url.get_secret_value(), "in that server", None)
+        return
+    directory = settings.data.directory
+    server = EmbeddedValkey(directory, Logger("tracker"), max_memory_mb=settings.data.max_memory_mb)
+    async with _start_lock(directory):
+        await server.start(meanwhile)
+    async with server:
+        yield StoreServer(server.url, str(directory.absolute()), server)
+
+
+@asynccontextmanager
+async def command_server(settings: Settings) -> AsyncIterator[str]:
+    """The URL of the running tracker's server, or of a private server that runs for the duration of a command."""
+    if settings.redis.url is not None:
+        yield settings.redis.url.get_secret_value()
+        return
+    server = EmbeddedValkey(settings.data.directory, Logger("tracker"), max_memory_mb=settings.data.max_memory_mb)
+    async with _start_lock(settings.data.directory):
+        # No other command holds the lock, so a running server belongs to a tracker and stays.
+        if not await server.is_running():
+            async with server:
+                yield server.url
+            return
+    yield server.url
+
+
+@asynccontextmanager
+async def _start_lock(directory: Path) -> AsyncIterator[None]:
+    """The lock for starting the private store, held during a tracker's start or a command. Commands wait for each other
+    instead of failing, and none uses a server that another is about to stop. The lock is the kernel's, on the directory
+    itself. On a file system without such locks (NFS) there is none."""
+    handle = _open_directory(directory)
+    try:
+        deadline = time.monotonic() + LOCK_SECONDS
+        with suppress(OSError):  # there are no locks
+            while not try_lock(handle):
+                if time.monotonic() > deadline:
+                    raise StartupError(f"data directory {directory} is in use by another command: try again later")
+                await asyncio.sleep(0.05)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _open_directory(directory: Path) -> int:
+    with usable(directory):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

@@ -8,8 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from tracker.app.join_events import open_joins
-from tracker.app.web import open_web
+from tracker.app.web import open_joins, open_web
 from tracker.runtime.context import RuntimeContext, open_context
 from tracker.runtime.store import open_unchecked
 from tracker.runtime.telemetry import Telemetry

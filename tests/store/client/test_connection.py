@@ -22,9 +22,8 @@ from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.client import server as module
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.pipe import open_stream
-from tracker.store.client.reply_errors import OUTCOMES
 from tracker.store.client.scripts import Scripts
-from tracker.store.client.server import MAX_CALLS
+from tracker.store.client.server import MAX_CALLS, OUTCOMES
 from tracker.store.client.server_info import check_server
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules

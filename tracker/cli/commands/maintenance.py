@@ -43,7 +43,7 @@ from tracker.store.resharding.reshard import Reshard, count
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import is_torrent_id
 from tracker.valkey.backup import copy_store, restore_store
-from tracker.valkey.opening import command_server
+from tracker.valkey.server import command_server
 
 
 def cleanup(

@@ -24,9 +24,8 @@ from redis.exceptions import MovedError, RedisError, ResponseError
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.client.node_states import NodeState
 from tracker.store.client.pipe import Argument, loop_timeout
-from tracker.store.client.reply_errors import DEMOTED, NO_REPLY, is_refusal, refused_writes
 from tracker.store.client.sentinel import MasterPool, SentinelReply, open_pool
-from tracker.store.client.server import MAX_CALLS, OnRoundTrip, Server
+from tracker.store.client.server import DEMOTED, MAX_CALLS, NO_REPLY, OnRoundTrip, Server, is_refusal, refused_writes
 from tracker.store.client.subscription import Messages, Subscriber
 from tracker.store.client.url import Address, bad_url, check_ca_file, parse_url
 from tracker.system.logger import Logger

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError, ResponseError
 
 from tracker.store.client.connection import Connection
-from tracker.store.client.reply_errors import is_missing_function
+from tracker.store.client.server import is_missing_function
 
 _INCLUDE = re.compile(r"( *)--@ include (\S+)")
 _LUA = resources.files("tracker.store") / "lua"

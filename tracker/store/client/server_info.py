@@ -10,8 +10,7 @@ from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, R
 
 from tracker.errors import StartupError, StoreNotReady, StoreUnavailable
 from tracker.store.client.connection import Connection
-from tracker.store.client.reply_errors import NO_REPLY, is_refusal
-from tracker.store.client.server import Server
+from tracker.store.client.server import NO_REPLY, Server, is_refusal
 from tracker.system.logger import Logger
 
 log = Logger("tracker.store")
