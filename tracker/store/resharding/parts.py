@@ -110,7 +110,6 @@ class Parts:
         return found, unknown
 
     async def send(self, commands: Sequence[Command]) -> list[Any]:
-        """As Shards.send."""
         try:
             return await self.store.shards.send(commands)
         except ResponseError as error:
