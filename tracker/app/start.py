@@ -39,7 +39,8 @@ class ShutdownEvent(asyncio.Event):
 async def serve(settings: Settings, ready: "Callable[[Banner], None]", read_settings: Callable[[], Settings]) -> None:
     """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start. SIGHUP calls ``read_settings``, which
     may raise SettingsError, and applies the result."""
-    _disable_core_files()
+    # A core file would contain passwords and passkeys. Children inherit the limit; `prlimit` raises it if needed.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     loop, stop = asyncio.get_running_loop(), ShutdownEvent()
     reload = Reload(read_settings)
     _install_signal_handlers(stop, STOP_SECONDS + settings.http.stop_delay_seconds, reload)
@@ -70,12 +71,6 @@ async def serve(settings: Settings, ready: "Callable[[Banner], None]", read_sett
         if server.private is not None:
             await server.private.compact(stop.deadline - _STORE_STOP_SECONDS - loop.time())
     log.info("stopped")
-
-
-def _disable_core_files() -> None:
-    """A core file would contain passwords and passkeys. Children inherit the limit; `prlimit` raises it if needed."""
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, hard_limit))
 
 
 def _install_signal_handlers(stop: ShutdownEvent, seconds: float, reload: Reload) -> None:

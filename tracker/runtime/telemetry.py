@@ -40,8 +40,6 @@ class Snapshot:
 
 
 class Telemetry:
-    """The counts, histograms and gauges of this process."""
-
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._histograms = {name: Histogram([0] * (len(bounds) + 1)) for name, bounds in BOUNDS.items()}
@@ -88,7 +86,6 @@ class Telemetry:
 
 
 def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """The sums of several processes."""
     total = Snapshot()
     for snapshot in snapshots:
         for name, count in snapshot.counts.items():

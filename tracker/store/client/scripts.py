@@ -105,8 +105,6 @@ def _sha_of(text: str) -> str:
 
 
 class Script:
-    """One script on one server."""
-
     def __init__(self, call: Call, prefix: str, text: str) -> None:
         self._call = call
         self.head: tuple[str | int, ...] = ("EVALSHA", _sha_of(text), 1, prefix)
