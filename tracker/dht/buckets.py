@@ -23,33 +23,33 @@ class Buckets(Generic[T]):
     on_drop: Callable[[T], None] = lambda _: None
     added: int = 0
     dropped: int = 0
-    _buckets: list[dict[int, T]] = field(default_factory=lambda: [{} for _ in range(ID_BITS)])
-    _count: int = 0
+    _buckets: list[dict[int, T]] = field(default_factory=lambda: [{} for _ in range(ID_BITS + 1)])
+    """By the shared bits. The last one, of our own id, is always empty."""
 
     def __len__(self) -> int:
-        return self._count
+        return self.added - self.dropped
 
     def __iter__(self) -> Iterator[T]:
         for bucket in self._buckets:
             yield from bucket.values()
 
     def __contains__(self, key: int) -> bool:
-        return key != self.own and key in self.bucket(key)
+        return key in self.bucket(key)
 
     def items(self) -> Iterator[tuple[int, T]]:
         for bucket in self._buckets:
             yield from bucket.items()
 
     def get(self, key: int) -> T | None:
-        return None if key == self.own else self.bucket(key).get(key)
+        return self.bucket(key).get(key)
 
     def bucket(self, key: int) -> dict[int, T]:
-        """The bucket of an id. Not for our own id, which belongs to none, and not to be changed."""
+        """The bucket of an id, not to be changed."""
         return self._buckets[shared_bits(key ^ self.own)]
 
     def sizes(self) -> list[int]:
         """The number of entries of each bucket: 160 numbers."""
-        return [len(bucket) for bucket in self._buckets]
+        return [len(bucket) for bucket in self._buckets[:ID_BITS]]
 
     def has_room(self, key: int) -> bool:
         """Whether ``put`` accepts this key."""
@@ -58,7 +58,7 @@ class Buckets(Generic[T]):
         bucket = self.bucket(key)
         if key in bucket:
             return True
-        if self.max_entries is not None and self._count >= self.max_entries:
+        if self.max_entries is not None and len(self) >= self.max_entries:
             return key ^ self.own < self._farthest() ^ self.own and self._bucket_takes(key, bucket)
         return self._bucket_takes(key, bucket)
 
@@ -71,9 +71,8 @@ class Buckets(Generic[T]):
         if key not in bucket:
             if len(bucket) >= 2 * self.capacity:
                 self.drop(max(bucket, key=self.own.__xor__))
-            elif self.max_entries is not None and self._count >= self.max_entries:
+            elif self.max_entries is not None and len(self) >= self.max_entries:
                 self.drop(self._farthest())
-            self._count += 1
             self.added += 1
         bucket[key] = value
         return True
@@ -82,7 +81,6 @@ class Buckets(Generic[T]):
         """Returns the value, or ``None`` for an unknown key."""
         if key not in self:
             return None
-        self._count -= 1
         self.dropped += 1
         value = self.bucket(key).pop(key)
         self.on_drop(value)
@@ -91,12 +89,11 @@ class Buckets(Generic[T]):
     def rebase(self, own: int) -> None:
         """Files all entries by their distance from another id of ours. Those without room there are dropped."""
         entries = list(self.items())
-        before, added, dropped = self._count, self.added, self.dropped
-        self.own, self._count = own, 0
-        self._buckets = [{} for _ in range(ID_BITS)]
+        added, self.own, self.added, self.dropped = self.added, own, 0, 0
+        self._buckets = [{} for _ in self._buckets]
         for key, value in sorted(entries, key=lambda item: item[0] ^ own):
             self.put(key, value)
-        self.added, self.dropped = added, dropped + before - self._count
+        self.added, self.dropped = added, added - len(self)
 
     def nearest(self, target: int) -> Iterator[T]:
         """All entries, those nearest to ``target`` first. Not to be changed meanwhile."""
@@ -110,9 +107,6 @@ class Buckets(Generic[T]):
         the nearest. All deeper ones differ from the target in the same first bit, and are one group. Then follow the
         shallower ones."""
         buckets = self._buckets
-        if target == self.own:
-            yield from reversed(buckets)
-            return
         index = shared_bits(target ^ self.own)
         yield buckets[index]
         deeper: dict[int, T] = {}
