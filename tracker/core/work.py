@@ -70,18 +70,13 @@ async def holdings(store: Store, project: Project, claims: Sequence[Claim]) -> l
         return [Held(claim.item, claim.state, claim) for claim in claims]
     found = await store.torrents.get_all([InfoHash(bytes.fromhex(claim.item)) for claim in claims])
     torrents = {torrent.info_hash.hex(): torrent for torrent in found}
-    known = [claim for claim in claims if claim.item in torrents]
-    if project.by_name:
-        return [Held(c.item, c.state, c, torrents.get(c.item), c.seen_seconds) for c in claims]
-    accounts = (
-        await store.users.on_torrents(claims[0].claimant, [torrents[claim.item].torrent_id for claim in known])
-        if known
-        else []
-    )
-    seconds = {
-        claim.item: max(0, whole(account.get("seed_time", "").encode()) - claim.seed_time)
-        for claim, account in zip(known, accounts, strict=True)
-    }
+    known = [claim for claim in claims if claim.item in torrents and not project.by_name]
+    seconds = {claim.item: claim.seen_seconds for claim in claims if project.by_name}
+    if known:
+        ids = [torrents[claim.item].torrent_id for claim in known]
+        accounts = await store.users.on_torrents(known[0].claimant, ids)
+        for claim, account in zip(known, accounts, strict=True):
+            seconds[claim.item] = max(0, whole(account.get("seed_time", "").encode()) - claim.seed_time)
     return [
         Held(claim.item, claim.state, claim, torrents.get(claim.item), seconds.get(claim.item, 0)) for claim in claims
     ]
@@ -107,12 +102,9 @@ async def judged(store: Store, project: Project, claimant: str, held: Sequence[H
     found = await average_seeders(store, torrents, now)
     averages = {torrent.info_hash.hex(): average for torrent, average in zip(torrents, found, strict=True)}
     return [
-        replace(
-            each,
-            average=averages.get(each.item),
-            needed=is_needed(averages.get(each.item), project.target, claimant, each.item, now),
-        )
+        replace(each, average=average, needed=is_needed(average, project.target, claimant, each.item, now))
         for each in held
+        for average in (averages.get(each.item),)
     ]
 
 
