@@ -11,8 +11,6 @@ JITTER_STEPS = 10
 _THROTTLED_TIMES = 2
 _THROTTLED_SLACK_SECONDS = 300
 """A throttled interval ends at least this long before the timeout of the peer."""
-
-
 MIN_SOCKET_TIMEOUT_SECONDS = 180.0
 """The least timeout of a peer that announces over a WebSocket."""
 WITHOUT_PEERS_SECONDS = 300

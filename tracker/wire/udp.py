@@ -35,8 +35,7 @@ RequestKind = Literal["connect", "announce", "scrape", "short", "action", "magic
 """The last three are no requests: too short, an unknown action, a connect without the protocol id."""
 
 _REQUEST = struct.Struct(">QII")  # connection id, action, transaction id
-_REPLY = struct.Struct(">II")  # action, transaction id
-_CONNECTION = struct.Struct(">Q")
+_REPLY_HEADER = 8  # bytes: action, transaction id
 _ANNOUNCE = struct.Struct(">20s20sQQQI4xIiH")  # the sender's address counts, not the stated one
 _ANNOUNCE_REPLY = struct.Struct(">4s4sIII")  # action, transaction id, and _COUNTS
 _COUNTS = struct.Struct(">III")  # interval, leechers, seeders; of a scrape: seeders, completions, leechers
@@ -75,10 +74,7 @@ def request_kind(packet: bytes) -> RequestKind:
 
 def reply_transaction(packet: bytes) -> int | None:
     """The transaction id of a reply; ``None`` for a packet that is too short."""
-    if len(packet) < _REPLY.size:
-        return None
-    transaction_id: int = _REPLY.unpack_from(packet)[1]
-    return transaction_id
+    return int.from_bytes(packet[4:8], "big") if len(packet) >= _REPLY_HEADER else None
 
 
 def encode_connect_request(transaction_id: int) -> bytes:
@@ -92,8 +88,7 @@ def encode_connect_reply(transaction: bytes, connection_id: bytes) -> bytes:
 
 def parse_connect_reply(packet: bytes, transaction_id: int) -> int:
     """The connection id. Raises TrackerRefusal for an error reply, and TrackerReplyError for an invalid one."""
-    connection_id: int = _CONNECTION.unpack_from(_body(packet, CONNECT, transaction_id, _CONNECTION.size))[0]
-    return connection_id
+    return int.from_bytes(_body(packet, CONNECT, transaction_id, 8)[:8], "big")
 
 
 def encode_announce_request(connection_id: int, transaction_id: int, announce: Announce, target: str = "") -> bytes:
@@ -243,8 +238,7 @@ def _body(packet: bytes, action: int, transaction_id: int, min_length: int) -> b
     """The reply after its header; at least ``min_length`` bytes."""
     if reply_transaction(packet) != transaction_id:
         raise TrackerReplyError("wrong transaction id")
-    reply_action = _REPLY.unpack_from(packet)[0]
-    body = packet[_REPLY.size :]
+    reply_action, body = int.from_bytes(packet[:4], "big"), packet[_REPLY_HEADER:]
     if reply_action == ERROR:
         raise TrackerRefusal(body[:MAX_ERROR_LENGTH].decode("utf-8", "replace"))
     if reply_action != action:

@@ -75,7 +75,11 @@ def parse(data: str | bytes, max_scrape: int) -> Message:
     if peer_id is None:
         raise BadMessage("peer_id must be exactly 20 bytes", "announce", InfoHash(info_hash))
     if message.get("answer"):
-        return _answer(message, InfoHash(info_hash), PeerId(peer_id))
+        accepted, receiver = _session(message, "answer"), _binary(message.get("to_peer_id"))
+        if accepted is None or receiver is None:
+            text = "an answer needs to_peer_id, offer_id and a session description"
+            raise BadMessage(text, "announce", InfoHash(info_hash))
+        return Answer(InfoHash(info_hash), PeerId(peer_id), PeerId(receiver), accepted)
     return _announce(message, InfoHash(info_hash), PeerId(peer_id))
 
 
@@ -135,14 +139,6 @@ def _session(entry: Any, kind: str) -> Offer | None:
     if raw is None or description.get("type") != kind or not isinstance(sdp, str):
         return None
     return Offer(raw, sdp) if 0 < len(sdp) <= MAX_SDP_LENGTH else None
-
-
-def _answer(message: dict[str, Any], info_hash: InfoHash, peer_id: PeerId) -> Answer:
-    accepted = _session(message, "answer")
-    receiver = _binary(message.get("to_peer_id"))
-    if accepted is None or receiver is None:
-        raise BadMessage("an answer needs to_peer_id, offer_id and a session description", "announce", info_hash)
-    return Answer(info_hash, peer_id, PeerId(receiver), accepted)
 
 
 def _scrape(wanted: Any, max_scrape: int) -> Scrape:
