@@ -268,7 +268,8 @@ async def test_an_unresponsive_process_is_replaced(redis_url: str, prefix: str) 
 
 async def test_a_process_that_ends_before_its_configuration_is_a_startup_error() -> None:
     config = WorkerConfig(settings_on("unix:///missing"), "", b"x" * 10_000_000, ())
-    pool = WebProcessPool(config, [], tuple, module="tracker.nothing")
+    pool = WebProcessPool(config, [], tuple)
+    pool.module = "tracker.nothing"
     with pytest.raises(StartupError, match="a web process ended with"):
         await pool.start()
     assert pool.pids == []
@@ -414,7 +415,7 @@ def test_writing_to_an_ended_process_is_no_error() -> None:
             process.notify(["x" * 1000])
             await asyncio.sleep(0)
         process.notify([])
-        process.apply_values({})
+        process.apply_settings(Settings())
         await send(writer, Snapshot())
         assert process.unanswered > 1
 

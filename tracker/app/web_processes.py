@@ -14,7 +14,7 @@ import pickle
 import socket
 import struct
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -87,12 +87,8 @@ def receive_config(pair: socket.socket) -> tuple[WorkerConfig, list[socket.socke
     return config, [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 
-def encode_message(message: Any) -> bytes:
-    return json.dumps(message).encode() + b"\n"
-
-
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    return encode_message(asdict(snapshot))
+    return json.dumps(asdict(snapshot)).encode() + b"\n"
 
 
 def decode_snapshot(line: bytes) -> Snapshot:
@@ -125,9 +121,8 @@ class WebProcess:
                     self.snapshot = decode_snapshot(line)
                 self.serving.set()
 
-    def apply_values(self, values: Mapping[str, Any]) -> None:
-        """Sends changed settings. ``values`` come from settings.model.values_of."""
-        self._send(dict(values))
+    def apply_settings(self, settings: Settings) -> None:
+        self._send(values_of(settings))
 
     def notify(self, problems: Sequence[str]) -> None:
         """Sends a status message, unless too much is waiting because the process does not read."""
@@ -137,7 +132,7 @@ class WebProcess:
 
     def _send(self, message: Any) -> None:
         if not self.writer.is_closing():  # the process has ended; uvloop would raise RuntimeError
-            self.writer.write(encode_message(message))
+            self.writer.write(json.dumps(message).encode() + b"\n")
 
     def close(self) -> None:
         """Closes the pipes of a process that has ended."""
@@ -155,11 +150,9 @@ class WebProcessPool:
         listeners: Sequence[Listener],
         problems: Callable[[], Sequence[str]],
         datagrams: Sequence[Sequence[DatagramSocket]] = (),
-        *,
-        module: str = MODULE,
     ) -> None:
         self.max_unanswered = MAX_UNANSWERED
-        self.module = module
+        self.module = MODULE
         self._config = config
         self._sockets = [listener.socket for listener in listeners]
         self._datagrams = [[each.socket for each in mine] for mine in datagrams]
@@ -188,7 +181,7 @@ class WebProcessPool:
         process = await self._spawn(config, number)
         self._running.add(process)
         if self._config is not config:  # settings changed meanwhile
-            process.apply_values(values_of(self._config.settings))
+            process.apply_settings(self._config.settings)
         return process
 
     async def _spawn(self, config: WorkerConfig, number: int) -> WebProcess:
@@ -252,7 +245,7 @@ class WebProcessPool:
         """Sends changed settings to all processes; those started later get them too."""
         self._config = replace(self._config, settings=settings)
         for process in self._running:
-            process.apply_values(values_of(settings))
+            process.apply_settings(settings)
 
     async def run(self) -> None:
         """Runs until cancelled: sends a status message every second, and ends processes that do not respond."""
