@@ -12,9 +12,8 @@ from redis.exceptions import ResponseError
 from tracker.doctor import Finding, megabytes
 from tracker.errors import StoreUnavailable
 from tracker.settings.model import Settings
-from tracker.store.client.cluster import slot_of
+from tracker.store.client.cluster import NO_MAJORITY, Cluster, NodeState, no_majority, slot_of
 from tracker.store.client.connection import Connection
-from tracker.store.client.node_states import NO_MAJORITY, NodeState, no_majority
 from tracker.store.client.sentinel import SentinelReply
 from tracker.store.client.server_info import missing_flags, parse_info, read_info, read_setting, too_old, version_of
 from tracker.store.sharding.shards import MAIN, Shard, named
@@ -175,7 +174,8 @@ def remedy_for(store: Store) -> str:
 
 async def check_members(store: Store) -> AsyncIterator[Finding]:
     """One line for each node of a cluster, and one where too few answer. Yields nothing without a cluster."""
-    nodes = await store.connection.topology.states()
+    topology = store.connection.topology
+    nodes = await topology.states() if isinstance(topology, Cluster) else []
     by_id = {node.node_id: node for node in nodes}
     for node in nodes:
         yield _member(node, by_id.get(node.primary_id), store)

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -19,7 +19,6 @@ from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError,
 
 from tracker.errors import StartupError, StoreNotReady, StoreUnavailable
 from tracker.store.client.connection import Connection, Topology
-from tracker.store.client.node_states import NO_MAJORITY, NodeState, no_majority, parse_nodes
 from tracker.store.client.sentinel import MasterPool
 from tracker.store.client.server import Server
 from tracker.store.client.server_info import parse_info
@@ -32,6 +31,9 @@ _ASKED = 5
 _NOT_SERVED = (AskError, ClusterDownError, TryAgainError)
 """The node answers, but does not serve the slot at the moment."""
 SLOTS = 16384
+NO_MAJORITY = "no majority"
+_WORDS = 8
+"""Words in the line of CLUSTER NODES about a node without slots."""
 LOOK_SECONDS = 5.0
 """How often each node is pinged, so that a lost one is noticed also where nothing else is sent to it."""
 
@@ -50,6 +52,62 @@ def slot_of(prefix: str) -> int | None:
     _, _, rest = prefix.partition("{")
     tag, end, _ = rest.partition("}")
     return key_slot(prefix.encode()) if tag and end else None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node as most of the others know it, and what it says itself."""
+
+    node_id: str
+    address: Address
+    primary_id: str
+    """Of a replica; empty for a primary."""
+    failing: bool
+    """Whether others get no reply from it."""
+    slots: tuple[tuple[int, int], ...]
+    """First and last one of each range."""
+    answers: bool = False
+    offset: int = 0
+    """How much of the stream of changes it has (bytes)."""
+    linked: bool = False
+    """Whether a replica is connected to its primary."""
+
+
+def parse_nodes(reply: str, asked_host: str) -> list[NodeState]:
+    """The reply to CLUSTER NODES. A node that does not know its own host leaves it out: it is the one asked."""
+    found = []
+    for words in map(str.split, reply.splitlines()):
+        if len(words) < _WORDS:  # no line of this version's format
+            continue
+        node_id, place, text, primary, _, _, _, _, *slots = words
+        flags = text.split(",")
+        if "handshake" in flags or "noaddr" in flags:
+            continue
+        host, _, port = place.partition("@")[0].rpartition(":")
+        ranges = [each.partition("-") for each in slots if not each.startswith("[")]
+        found.append(
+            NodeState(
+                node_id,
+                (host.strip("[]") or asked_host, int(port)),
+                "" if primary == "-" else primary,
+                "fail" in flags or "fail?" in flags,
+                tuple((int(first), int(last or first)) for first, _, last in ranges),
+            )
+        )
+    return found
+
+
+def no_majority(views: Iterable[Sequence[NodeState]]) -> str:
+    """Why no node serves, if no node that answers has a majority of the primaries; else empty. ``views``: what each of
+    them says of all."""
+    counts = []
+    for view in views:
+        primaries = [node for node in view if node.slots and not node.primary_id]  # these decide with each other
+        counts.append((sum(not node.failing for node in primaries), len(primaries)))
+    answering, primaries_known = max(counts, default=(0, 0))
+    if 2 * answering > primaries_known or not primaries_known:
+        return ""
+    return f"{NO_MAJORITY}: {answering} of {primaries_known} primaries answer{'s' * (answering == 1)}"
 
 
 class Cluster(Topology):
@@ -146,7 +204,7 @@ class Cluster(Topology):
         return "the node does not serve the slot" if isinstance(error, ClusterDownError) else "the node does not answer"
 
     async def states(self) -> list[NodeState]:
-        """Of a node that is known by its address only, nothing but the address."""
+        """The nodes, each as it is at the moment; of one that is known by its address only, nothing but the address."""
         await self.look()
         votes = Counter(node for view in self._views for node in view)
         known = {node.node_id: node for node, _ in reversed(votes.most_common())}

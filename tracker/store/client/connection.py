@@ -22,7 +22,6 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, RedisError, ResponseError
 
 from tracker.errors import StartupError, StoreUnavailable
-from tracker.store.client.node_states import NodeState
 from tracker.store.client.pipe import Argument, loop_timeout
 from tracker.store.client.sentinel import MasterPool, SentinelReply, open_pool
 from tracker.store.client.server import DEMOTED, MAX_CALLS, NO_REPLY, OnRoundTrip, Server, is_refusal, refused_writes
@@ -124,10 +123,6 @@ class Topology:
     async def replies(self) -> list[SentinelReply] | None:
         """The reply of each sentinel; None without sentinels."""
         return None if self._pool is None else await self._pool.ask(first_majority=False)
-
-    async def states(self) -> list[NodeState]:
-        """The nodes of the cluster, each as it is at the moment; none without a cluster."""
-        return []
 
     def cause_of(self, error: Exception) -> str:
         """Why a connection is unavailable that got ``error``. A fixed text for /ready and logs."""

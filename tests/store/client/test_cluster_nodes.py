@@ -1,6 +1,6 @@
 """What the nodes of a cluster say of each other."""
 
-from tracker.store.client.node_states import no_majority, parse_nodes
+from tracker.store.client.cluster import no_majority, parse_nodes
 
 NODES = """\
 a1 127.0.0.1:7001@17001,host1 myself,master - 0 0 1 connected 0-5460 [93-<-b2]
