@@ -62,12 +62,10 @@ async def open_background(
     prober: Prober,
     look_up: JobHandler | None = None,
 ) -> AsyncIterator[JobWorker]:
-    """Runs the background work, and keeps connections to upstream trackers open.
-
-    ``on_peer`` receives the peers that upstream trackers report; ``prober`` is the process's only one. ``look_up`` runs
-    jobs of the queue ``dht_lookup``; it is used where the DHT node is enabled. On exit, after the last announce,
-    running jobs end or return to their queues.
-    """
+    """Runs the background work, and keeps connections to upstream trackers open. ``on_peer`` receives the peers that
+    upstream trackers report; ``prober`` is the process's only one. ``look_up`` runs jobs of the queue ``dht_lookup``;
+    it is used where the DHT node is enabled. On exit, after the last announce, running jobs end or return to their
+    queues."""
     store, settings = context.store, context.live.current
     on_upstream_peer = on_peer if settings.uniques.enabled else None
     async with open_upstreams(settings.scoring, on_peer=on_upstream_peer) as upstreams, _site(context) as site:

@@ -158,8 +158,7 @@ def find_problems(
 ) -> list[str]:
     """Why this tracker is not ready: fixed public texts; empty if it is. It is ready while at least one shard is
     served, and degraded if not all are: Shards.notices names the unavailable ones, which are problems if it
-    ``needs_all``. ``reaper`` is None if another process reaps. Problems that an unavailable store causes are left
-    out."""
+    ``needs_all``. ``reaper`` is None if another process reaps. What an unavailable store causes is left out."""
     found = [STOPPING] if stopping else []
     if cause := shards.cause:
         return [*found, cause]

@@ -134,11 +134,9 @@ async def start_child_process(
     supervised: bool = not HAS_PARENT_DEATH_SIGNAL,
 ) -> ChildProcess:
     """Runs ``command`` (an absolute path and its arguments); the files it creates are readable by their owner only.
-
     ``on_line`` receives each line of output. ``inherit`` is a descriptor that the process keeps open. ``environment``
     defaults to this process's. Raises OSError if no process can be started. If the program cannot be executed, the
-    process ends at once with an error line.
-    """
+    process ends at once with an error line."""
     code = _SUPERVISE if supervised else _DIE_WITH_PARENT
     stdin_pipe, parent_pipe = os.pipe() if supervised else (None, None)
     try:

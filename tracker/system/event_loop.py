@@ -39,11 +39,9 @@ async def running(*loops: Loop) -> AsyncIterator[None]:
 
 async def _end(tasks: set[asyncio.Task[None]], others: set[asyncio.Task[Any]]) -> None:
     """Cancels ``tasks`` until they end; from the second time on with all tasks that are not in ``others``, but never
-    the current one: the block may end in another task than it began in.
-
-    One cancellation may be lost: redis-py uses asyncio.wait_for, which before Python 3.12 drops a cancellation at the
-    moment of its success, and a TaskGroup cancels its tasks only once.
-    """
+    the current one: the block may end in another task than it began in. One cancellation may be lost: redis-py uses
+    asyncio.wait_for, which before Python 3.12 drops a cancellation at the moment of its success, and a TaskGroup
+    cancels its tasks only once."""
     for task in tasks:
         task.cancel()
     while tasks and (await asyncio.wait(tasks, timeout=_CANCEL_AGAIN_SECONDS))[1]:
@@ -52,12 +50,10 @@ async def _end(tasks: set[asyncio.Task[None]], others: set[asyncio.Task[Any]]) -
 
 
 def freeze_gc() -> None:
-    """Call at the end of the start, in each process that answers requests.
-
-    Reference counts free nearly everything that an announce allocates; the 90,000 objects of the start stay for ever.
-    With Python's defaults the cycle collector runs every few announces and sometimes scans all of them, which stops the
-    process for 20 to 60 ms. After the freeze it scans only later objects: 3 ms for 100,000. They are not collected
-    first: that took 80 ms, a twelfth of the start, and found 10 objects.
-    """
+    """Call at the end of the start, in each process that answers requests. Reference counts free nearly everything that
+    an announce allocates; the 90,000 objects of the start stay for ever. With Python's defaults the cycle collector
+    runs every few announces and sometimes scans all of them, which stops the process for 20 to 60 ms. After the freeze
+    it scans only later objects: 3 ms for 100,000. They are not collected first: that took 80 ms, a twelfth of the
+    start, and found 10 objects."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

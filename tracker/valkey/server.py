@@ -64,12 +64,9 @@ log = Logger("tracker.valkey")
 @dataclass(eq=False)
 class EmbeddedValkey:
     """A valkey-server with its data in ``directory``, as an async context manager. ``url`` is its address for redis-py.
-
-    ``max_memory_mb`` limits its data; 0: no limit, None: ``memory_limit(used bytes)``. Entering raises StartupError,
-    with one line for the operator, if there is no binary for this system, if the directory is unusable or in use, or if
-    the server cannot load its data (its last output is quoted). Loading has no time limit; a log line reports it every
-    5 s.
-    """
+    ``max_memory_mb`` limits its data; 0: no limit, None: ``memory_limit(used bytes)``. Entering raises StartupError if
+    there is no binary for this system, if the directory is unusable or in use, or if the server cannot load its data
+    (its last output is quoted). Loading has no time limit, and is logged every 5 s."""
 
     directory: Path
     log: Logger = log

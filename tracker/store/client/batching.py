@@ -59,12 +59,10 @@ class _Call:
 
 
 class Sender:
-    """Sends what waits in several Batches, while ``run`` runs: the calls to a server together.
-
-    The next ones follow when these are answered: a server that works on them would let a call wait. Full ones follow
-    sooner: those of ``max_requests``. ``max_waiting`` is how many requests may wait for their calls in all batches; of
-    these, a full call each may be more.
-    """
+    """Sends what waits in several Batches, while ``run`` runs: the calls to a server together. The next ones follow
+    when these are answered: a server that works on them would let a call wait. Full ones follow sooner: those of
+    ``max_requests``. ``max_waiting`` is how many requests may wait for their calls in all batches; of these, a full
+    call each may be more."""
 
     def __init__(self, max_requests: int, max_waiting: int) -> None:
         self.max_requests = max_requests

@@ -364,11 +364,9 @@ class Connection:
         self, *, channels: Sequence[str] = (), patterns: Sequence[str] = ()
     ) -> AsyncIterator[Messages]:
         """Messages published on ``channels`` and ``patterns``, from now on. Leaving the block ends the subscription.
-
         Raises StoreUnavailable when it cannot be made in time, or breaks. Messages until the next subscription are
         lost, so a subscriber also needs another source. Raises redis.exceptions.ResponseError when the store does not
-        allow it.
-        """
+        allow it."""
         subscriber = None
         try:
             async with loop_timeout(self.server.timeout):

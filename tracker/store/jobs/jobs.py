@@ -83,12 +83,10 @@ class Jobs(Part):
         deadline: float | None = None,
         max_retries: int | None = None,
     ) -> list[Enqueued]:
-        """Adds jobs, MAX_BATCH per script call. A job with the same payload that waits or runs stays unchanged.
-
-        Without ``priority``, jobs have that of the queue. ``run_after`` and ``deadline`` are epoch seconds: a job runs
-        neither before ``run_after`` nor from ``deadline`` on. Raises QueueFull if not all jobs fit into the queue; a
-        later call adds the rest. Raises ValueError for an invalid queue name, priority or payload.
-        """
+        """Adds jobs, MAX_BATCH per script call. A job with the same payload that waits or runs stays unchanged. Without
+        ``priority``, jobs have that of the queue. ``run_after`` and ``deadline`` are epoch seconds: a job runs neither
+        before ``run_after`` nor from ``deadline`` on. Raises QueueFull if not all jobs fit into the queue; a later call
+        adds the rest. Raises ValueError for an invalid queue name, priority or payload."""
         check_queue(queue)
         if priority is not None and not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
             raise ValueError(f"a priority is a number from {-MAX_PRIORITY} to {MAX_PRIORITY}")
