@@ -101,7 +101,7 @@ async def limit(call: Call, queue: QueueText, body: LimitsOfQueue) -> QueueRow:
     "of leases.",
 )
 async def list_all(call: Call, queue: QueueText, query: JobQuery) -> Page[JobRow]:
-    await _check(call, queue)
+    existing(queue in await call.store.jobs.queues(), "queue")
     jobs = call.store.jobs
     rows = [JobRow(**shown(job)) for job in await jobs.page(queue, query.status, query.offset, query.limit)]
     return Page.of(query, rows, (await jobs.sizes(queue))[query.status])
@@ -110,12 +110,8 @@ async def list_all(call: Call, queue: QueueText, query: JobQuery) -> Page[JobRow
 @endpoints.delete("/queues/{queue}/jobs", "Delete jobs of a queue", "jobs.purge")
 async def purge(call: Call, queue: QueueText, query: PurgeQuery) -> Purged:
     """Deletes jobs of one status. Running jobs cannot be deleted."""
-    await _check(call, queue)
-    return Purged(deleted=await call.store.jobs.purge(queue, query.status, query.before))
-
-
-async def _check(call: Call, queue: str) -> None:
     existing(queue in await call.store.jobs.queues(), "queue")
+    return Purged(deleted=await call.store.jobs.purge(queue, query.status, query.before))
 
 
 @endpoints.get("/jobs/{id}", "Show a job", missing=_UNKNOWN)

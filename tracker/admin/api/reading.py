@@ -23,7 +23,6 @@ from tracker.admin.http.connections import check_size
 from tracker.admin.http.form_body import MULTIPART, File, read_form_body
 from tracker.admin.http.problems import Problem
 from tracker.errors import ClientError, Conflict, NotFound, plain
-from tracker.operations.audit import Change
 from tracker.store.sharding.shards import MAIN, noting_unavailable_shards
 
 JSON = "application/json"
@@ -176,7 +175,12 @@ async def _answer(
         said = b"\n".join((request.method.encode(), request.path.encode(), await request.read()))
         known = await repeats.begin(key, said)
     if change is not None:
-        await _touch(change, arguments)
+        # What the path, the query and the body name. A batch notes its rows itself.
+        named = {name: value for name, value in arguments.items() if not isinstance(value, BaseModel)}
+        for model in arguments.values():
+            if isinstance(model, BaseModel):
+                named |= {name: getattr(model, name) for name in model.model_fields_set if name != "root"}
+        await touch_named(change, named)
     if known is not None:
         if change is not None:
             change.note(repeated=True)
@@ -191,15 +195,6 @@ async def _answer(
         assert isinstance(response.body, bytes)
         await repeats.finish(key, response.body)
     return response
-
-
-async def _touch(change: Change, arguments: Mapping[str, Any]) -> None:
-    """Notes the objects that the request names: in the path, the query and the body. A batch notes its rows itself."""
-    models = [value for value in arguments.values() if isinstance(value, BaseModel)]
-    named = {name: value for name, value in arguments.items() if not isinstance(value, BaseModel)}
-    for model in models:
-        named |= {name: getattr(model, name) for name in model.model_fields_set if name != "root"}
-    await touch_named(change, named)
 
 
 def _response(endpoint: Endpoint, reply: Reply | None, missing: Collection[int]) -> web.Response:

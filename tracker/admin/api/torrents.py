@@ -300,9 +300,8 @@ def _outcome_torrent(row: TorrentBatchRow | None, added: tuple[str, bool] | Clie
     info_hash = row.info_hash[:40].lower() if row else None
     if isinstance(added, ClientError):
         return TorrentOutcome(info_hash=info_hash, torrent_id=None, outcome="error", error=added.text)
-    return TorrentOutcome(
-        info_hash=info_hash, torrent_id=added[0], outcome="added" if added[1] else "known", error=None
-    )
+    torrent_id, new = added
+    return TorrentOutcome(info_hash=info_hash, torrent_id=torrent_id, outcome="added" if new else "known", error=None)
 
 
 score_endpoints = Endpoints("scores", "The ranking of torrents, and the scoring backlog.")

@@ -23,7 +23,6 @@ from redis.exceptions import RedisError
 from tracker import __version__
 from tracker.admin.context import AdminContext
 from tracker.admin.metrics.table import COUNTED, EVENTS, GAUGES, HISTOGRAMS, METRICS, WITH_LABELS, Source
-from tracker.admin.metrics.table import Metric as TableMetric
 from tracker.errors import StoreUnavailable
 from tracker.runtime.telemetry import BOUNDS, Histogram, Snapshot
 from tracker.store.jobs.records import STATUSES
@@ -272,20 +271,16 @@ def _families(values: dict[Source, float], histograms: Histograms) -> Iterator[M
         samples.setdefault(name, []).append((labels, value))
     for metric in METRICS:
         if metric.kind == "histogram":
-            yield from _histogram(metric, histograms)
+            histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+            for (name, labels), (bounds, found) in histograms.items():
+                if name == metric.name:
+                    limits = [*(str(float(bound)) for bound in bounds), "+Inf"]
+                    histogram.add_metric(labels, list(zip(limits, accumulate(found.counts), strict=True)), found.sum)
+            if histogram.samples:
+                yield histogram
         elif metric.name in samples:
             make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = make(metric.name, metric.help, labels=metric.labels)
             for label_values, value in samples[metric.name]:
                 family.add_metric(label_values, value)
             yield family
-
-
-def _histogram(metric: TableMetric, histograms: Histograms) -> Iterator[Metric]:
-    family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
-    for (name, labels), (bounds, found) in histograms.items():
-        if name == metric.name:
-            limits = [*(str(float(bound)) for bound in bounds), "+Inf"]
-            family.add_metric(labels, list(zip(limits, accumulate(found.counts), strict=True)), found.sum)
-    if family.samples:
-        yield family
