@@ -119,7 +119,7 @@ def test_announces_are_counted_by_torrent_if_they_were_applied() -> None:
         *(b"a 0 1 0 ", b"S 0 1 0 " + long, b"d 0 1 0 ", [1, b"denied", b""], [4, b"o 0 1 0 "]),
     ]
     updates = [update(1, torrent=1 + number) for number in range(len(replies) + len(others))]
-    outcomes, _ = codec.decode(updates, ["1.5"], [*replies, *others, b"0 0 0 0 0 1", b"7 12 7"])
+    outcomes, _ = codec.decode(updates, ["1.5"], [*replies, *others, b"0 0 0 0 0 1\n7 12 7"])
     assert counted == [*(info_hash(number) for number in range(1, 11)), "7", "12", "7"]
     assert [outcome[-1] for outcome in outcomes[:6]] == [*("update", "early") * 2, "join", "leave"]
 
@@ -129,9 +129,9 @@ def test_a_reply_must_answer_every_announce() -> None:
     moment, may_grow, rules, packed = codec.encode([update(1)])
     assert (moment, may_grow, rules, packed) == ("1.500", 1, pack_rules(SwarmRules()), pack(update(1)))
     admitted = Admitted(0, 1, 0, b"", b"", b"", b"", "join")
-    assert codec.decode([update(1)], ["1.5"], [b"j 0 1 0 ", b"1 2 3 4", b""]) == ([admitted], TrafficTotals(1, 2, 3, 4))
+    assert codec.decode([update(1)], ["1.5"], [b"j 0 1 0 ", b"1 2 3 4"]) == ([admitted], TrafficTotals(1, 2, 3, 4))
     with pytest.raises(ValueError, match="0 replies to 1 announces"):
-        codec.decode([update(1)], ["1.5"], [b"1 2 3 4", b""])
+        codec.decode([update(1)], ["1.5"], [b"1 2 3 4"])
 
 
 PEERS, PEERS6 = endpoint(1) + endpoint(2), endpoint(3, v6=True)

@@ -260,20 +260,21 @@ class AnnounceCodec:
         self, updates: Sequence[Update], argv: Sequence[Argument], reply: list[Any]
     ) -> tuple[list[Admission | Refused], TrafficTotals]:
         """An outcome for each announce, and the totals of the batch."""
-        *replies, totals, users = reply
+        *replies, sums = reply
         if len(replies) != len(updates):
             raise ValueError(f"{len(replies)} replies to {len(updates)} announces")
         outcomes = list(map(parse, replies))
         self._count(compress(map(_FIRST, updates), map(_APPLIED, map(_LAST, outcomes))))
+        totals, _, users = sums.partition(b"\n")
         if users:
             self._count(users.decode("utf-8", "replace").split(" "))
         self._recent.append((updates, outcomes, time.monotonic(), argv[0]))
-        sums = parse_totals(totals)
-        if sums.incomplete:
+        traffic = parse_totals(totals)
+        if traffic.incomplete:
             for update, each in zip(updates, replies, strict=True):
                 if each[0] == 7:
                     self._follow(update, InfoHash(unhexlify(each[2])))
-        return outcomes, sums
+        return outcomes, traffic
 
 
 def pack(update: Update) -> bytes:

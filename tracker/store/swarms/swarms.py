@@ -190,7 +190,7 @@ class Swarms(Part):
         """Sends queries, which change nothing, so that a full store answers them too."""
         argv: list[Argument] = [int(self._clock()), FULL, self._codec.rules, *queries]
         answers: list[Any] = await self._scripts.announce_when_full(argv)
-        return answers[:-2]
+        return answers[:-1]
 
     def _encode_scrapes(self, scrapes: Sequence[_Scrape]) -> list[Argument]:
         argv: list[Argument] = [int(self._rules.current.accounts == "required")]

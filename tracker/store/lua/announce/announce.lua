@@ -73,7 +73,8 @@
 --   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then two
 --   numbers: of peers of the DHT in the replies, and of announces answered by 6, 7 or 'no copy'. Then the same four as
 --   at first, of announces over UDP, then over WebSockets. Groups of zeros at the end are left out.
---   Then the user's id for each announce that counts for its user, with a space between two: the caller counts these
+--   Then, after a line end, the user's id for each announce that counts for its user, with a space between two: the
+--   caller counts these
 -- To read a global costs five times as much as to read a local.
 local redis, string, math, tonumber, unpack, pcall = redis, string, math, tonumber, unpack, pcall
 local read, max, min, floor = struct.unpack, math.max, math.min, math.floor
@@ -84,7 +85,7 @@ local UPDATE = 117 -- 'u', the event of regular announces
 local P, call, now, moment, may_grow, batch_values, info_hashes, registered_at, secret
 local settle_from -- a regular announce may clear a hit-and-run from so many seconds on (0 in a shard)
 local users_prefix, passkeys_prefix -- of the keys of a regular announce's user: to join fewer parts is faster
-local outage_from, outage_until, steady, clock_back, full, full_before, removing
+local outage_from, outage_until, steady, clock_back, full, removing
 local user_group -- of the user whose row was read last; nil for none
 -- The rules, as ARGV[3] has them; those that few announces need are fields of `rules`: to read a field costs more than
 -- to read a local.
@@ -94,7 +95,7 @@ local field_lists -- the fields that announces read under these rules
 -- The rows of torrents that regular announces of the call have read, by info hash. Only other announces change them.
 local torrents_read
 -- What the announces of the call add up to: for the answer, and for finish(). And `asks`: whether 'no copy' may be one.
-local sums -- 0, 2, 3: traffic over HTTP, UDP, WebSockets; given, again, incomplete, joined, newly_full, users
+local sums -- 0, 2, 3: traffic over HTTP, UDP, WebSockets; given, again, incomplete, joined, newly_full, full_before
 
 --@ include lib/outage.lua
 -- How many seconds of [from, now) belong to the last outage.
@@ -234,10 +235,9 @@ local function answer_unapplied(t, r, p, outcome, tid)
   return answer
 end
 
--- Counts an announce for its user, if it is not of a v2 half: the v1 half has to get that.
+-- The announce of a user counts for the user, but that of a v2 half: the v1 half has to get it.
 local function note_user(r)
-  local users = sums.users
-  if r.moves_only then r.follows = r.user elseif r.user then users[#users + 1] = r.uid end
+  if r.moves_only then r.follows = r.user else r.counts = r.user end
 end
 
 -- `registered` and `denied` are the values of the torrent's keys. A stop needs no permission: the peer has to be the
@@ -316,6 +316,7 @@ local function announce_of(r, registered, denied)
   return answer
 end
 
+-- The answer, and the id of the user for whom the announce counts, if it does.
 function announce_other(packed, registered, denied)
   local r = read_request(packed)
   if sums.again[r.ih] then return again(r) end
@@ -332,7 +333,7 @@ function announce_other(packed, registered, denied)
     sums.incomplete = sums.incomplete + 1
     return { 7, answer, r.v1 }
   end
-  return unknown_or_reason and { 2, answer } or answer
+  return unknown_or_reason and { 2, answer } or answer, r.counts and r.uid
 end
 end
 
@@ -401,8 +402,7 @@ function begin(prefix, arguments)
   now = floor(moment)
   if arguments[3] ~= packed_rules then set_rules(arguments[3]) end
   settle_from = sharded and 0 or hnr_threshold
-  sums = { given = 0, again = {}, incomplete = 0, joined = {}, newly_full = {}, users = {},
-    asks = sharded and arguments[2] < '2' }
+  sums = { given = 0, again = {}, incomplete = 0, joined = {}, newly_full = {}, asks = sharded and arguments[2] < '2' }
   network_changes, due_entries = {}, {}
   -- With room for those of one announce: to grow a table costs as much as a short command.
   local keys = { gap, heartbeat, addresses_full, removing_key, secret_key, nil, nil, nil, nil, nil }
@@ -420,7 +420,7 @@ function begin(prefix, arguments)
   end
   batch_values = call('MGET', unpack(keys))
   full, removing, secret = batch_values[3], batch_values[4], batch_values[5] or ''
-  full_before = full
+  sums.full_before = full
   if accounts then
     forget_multipliers(batch_values[n + 1], batch_values[n + 2])
     use_groups(batch_values[n + 3])
@@ -433,7 +433,7 @@ end
 local function finish()
   save_rankings()
   if next(network_changes) then pcall(save_network_counts, rules.max_in_all, note_full) end
-  if sums.newly_full[1] or full ~= full_before then pcall(save_full) end
+  if sums.newly_full[1] or full ~= sums.full_before then pcall(save_full) end
   if next(due_entries) then pcall(save_due_entries) end
   if next(sums.joined) then pcall(score_joined) end
 end
@@ -457,26 +457,30 @@ function totals()
 end
 end
 
+local counted = {} -- the ids of users; kept between calls, as a table that grows is slow
+
 local function announce(keys, arguments)
   begin(keys[1], arguments)
-  local replies, others, values = {}, false, batch_values
+  local replies, others, values, n = {}, false, batch_values, 0
   for i = 4, #arguments do
-    local packed, ih, ok, reply = arguments[i], info_hashes[i], false, nil
+    local packed, ih, ok, reply, uid = arguments[i], info_hashes[i], false, nil, nil
     local at = registered_at[ih]
     local registered, denied = values[at], values[at + 1]
     if registered and not denied and byte(packed, 81) == UPDATE then
-      ok, reply = pcall(update_regular, packed, ih, registered)
+      ok, reply, uid = pcall(update_regular, packed, ih, registered)
     end
     if not (ok and reply) then
       others, torrents_read[ih] = true, nil
-      ok, reply = pcall(announce_other, packed, registered, denied)
+      ok, reply, uid = pcall(announce_other, packed, registered, denied)
       if not ok then reply = { 1, 'error', type(reply) == 'table' and reply.err or tostring(reply) } end
     end
     replies[i - 3] = reply
+    if uid then n, counted[n + 1] = n + 1, uid end
   end
   if others then finish() end
-  local n = #replies
-  replies[n + 1], replies[n + 2] = totals(), table.concat(sums.users, ' ')
+  local sum = totals()
+  if n > 0 then sum = sum .. '\n' .. (n > 1 and table.concat(counted, ' ', 1, n) or counted[1]) end
+  replies[#replies + 1] = sum
   return replies
 end
 

@@ -51,7 +51,7 @@ function save_full()
     if not (full and find(full, ' ' .. entry .. ' ', 1, true)) then full = (full or ' ') .. entry .. ' ' end
   end
   sums.newly_full = {}
-  if full == full_before then return end
+  if full == sums.full_before then return end
   if full == ' ' then call('DEL', P .. 'addresses:full') else call('SET', P .. 'addresses:full', full) end
 end
 

@@ -19,7 +19,7 @@ function read_request(packed)
   r.event, r.may_join = EVENTS[event], event ~= COMPLETED_MEMBER
   r.endpoint, r.on_v4, r.unbounded, r.beyond = endpoint, #endpoint == 6, unbounded == 1, false
   r.form, r.on_socket, r.gone = form, form == 3, event == GONE
-  r.announced, r.evicted, r.evictions, r.follows = false, false, 0, false
+  r.announced, r.evicted, r.evictions, r.follows, r.counts = false, false, 0, false, false
   r.agent, r.of_v2 = #packed < agent_at and '' or sub(packed, agent_at), event < 54
   return r
 end

@@ -12,14 +12,13 @@ local function read_window(key, size, n, slots, random)
   return call('GETRANGE', key, start * size, n * size - 1) .. call('GETRANGE', key, 0, rest - 1)
 end
 
--- `peers`, and their ids if there are any, without the caller's own endpoint: its slot, and slots that it left under an
--- older peer id.
-local function without_own(peers, size, own, ids)
-  local at = own and find(peers, own, 1, true)
+-- `peers`, and their ids if there are any, without the caller's own endpoint, which stands at `at`: its slot, and slots
+-- that it left under an older peer id.
+local function remove_own(peers, size, own, at, ids)
   while at do
     if (at - 1) % size == 0 then
       peers = sub(peers, 1, at - 1) .. sub(peers, at + size)
-      if ids then
+      if ids ~= '' then
         local slot = (at - 1) / size
         ids = sub(ids, 1, slot * 20) .. sub(ids, slot * 20 + 21)
       end
@@ -28,15 +27,21 @@ local function without_own(peers, size, own, ids)
     end
     at = find(peers, own, at, true)
   end
-  return peers, ids or ''
+  return peers, ids
 end
 
 -- At most `want` endpoints of an array and their ids, without the caller's own. `spare` is 1 when the caller may be in
 -- the array: one slot more is read then.
 local function select_slots(key, size, n, want, spare, random, own, with_ids)
-  local slots = want + spare
-  local peers, ids = without_own(read_window(key, size, n, slots, random), size, own,
-    with_ids and read_window(key .. 'i', 20, n, slots, random))
+  local slots, ids, peers = want + spare, ''
+  if n <= slots then
+    peers = call('GETRANGE', key, 0, n * size - 1)
+  else
+    peers = read_window(key, size, n, slots, random)
+  end
+  if with_ids then ids = read_window(key .. 'i', 20, n, slots, random) end
+  local at = own and find(peers, own, 1, true)
+  if at then peers, ids = remove_own(peers, size, own, at, ids) end
   if #peers > want * size then return sub(peers, 1, want * size), sub(ids, 1, want * 20) end
   return peers, ids
 end
@@ -45,21 +50,24 @@ end
 -- The caller may be among the leechers.
 function select_family(ih, family, size, s, l, want, random, own, with_ids)
   if want <= 0 or s + l == 0 then return '', '' end
-  local leechers_at = P .. 'swarm:' .. ih .. ':l' .. family
-  if s == 0 then return select_slots(leechers_at, size, l, want, 1, random, own, with_ids) end
-  local seeders_at, seeders = P .. 'swarm:' .. ih .. ':s' .. family, want
+  if s == 0 then return select_slots(P .. 'swarm:' .. ih .. ':l' .. family, size, l, want, 1, random, own, with_ids) end
+  local seeders = want
   if l > 0 then
     if s + l <= want and not with_ids then -- all of both: one command takes less than two
-      local both = call('MGET', seeders_at, leechers_at)
-      return without_own(sub(both[1] or '', 1, s * size) .. sub(both[2] or '', 1, l * size), size, own)
+      local both = call('MGET', P .. 'swarm:' .. ih .. ':s' .. family, P .. 'swarm:' .. ih .. ':l' .. family)
+      local peers = sub(both[1] or '', 1, s * size) .. sub(both[2] or '', 1, l * size)
+      local at = own and find(peers, own, 1, true)
+      return at and remove_own(peers, size, own, at, '') or peers, ''
     end
     local others = own and l - 1 or l
     seeders = want - (want + 3 - (want + 3) % 4) / 4
     if seeders < want - others then seeders = want - others elseif seeders == 0 then seeders = 1 end
   end
-  local peers, ids = select_slots(seeders_at, size, s, seeders, 0, random, own, with_ids)
+  local peers, ids =
+    select_slots(P .. 'swarm:' .. ih .. ':s' .. family, size, s, seeders, 0, random, own, with_ids)
   if l == 0 or #peers >= want * size then return peers, ids end
-  local more, more_ids = select_slots(leechers_at, size, l, want - #peers / size, 1, random, own, with_ids)
+  local more, more_ids =
+    select_slots(P .. 'swarm:' .. ih .. ':l' .. family, size, l, want - #peers / size, 1, random, own, with_ids)
   return peers .. more, ids .. more_ids
 end
 

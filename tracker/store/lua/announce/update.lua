@@ -47,7 +47,7 @@ end
 
 -- A regular announce. Reads first, and writes only when the announce is a regular one: nil and an error say that it is
 -- not, and that nothing has changed. It does what announce_other() does for the same announce, without the work that
--- only others need. The caller of the script counts it for torrent and user, because the count may be late.
+-- only others need, and returns the same.
 function update_regular(packed, ih, tid)
   local pidx, _, form, want, timeout, random, uploaded, downloaded, left, endpoint, passkey =
     read('<c40BBHI4I4sssBc0Bc0', packed, 41)
@@ -156,13 +156,13 @@ function update_regular(packed, ih, tid)
   local fits, adds = true, account and not total_time
   if adds then -- fails if a field is no whole number, or the account of a wrong type
     total_time = call('HINCRBY', account, 'total_time', time)
-    seed_time = seeding and redis.pcall('HINCRBY', account, 'seed_time', time)
-    fits = not seeding or type(seed_time) == 'number' and seed_time >= time and seed_time <= MAX_EXACT
+    seed_time = seeding and tonumber(redis.pcall('HINCRBY', account, 'seed_time', time)) -- nil for an error
+    fits = not seeding or seed_time and seed_time >= time and seed_time <= MAX_EXACT
       and total_time >= time and total_time <= MAX_EXACT
   end
   if not fits or call('PEXPIRE', P .. 'ptimeout:' .. tid .. ':' .. pidx, timeout) == 0 then
     if adds then call('HINCRBY', account, 'total_time', -time) end
-    if adds and type(seed_time) == 'number' then call('HINCRBY', account, 'seed_time', -time) end
+    if adds and seed_time then call('HINCRBY', account, 'seed_time', -time) end
     return
   end
   if changed or had_speed then
@@ -174,15 +174,13 @@ function update_regular(packed, ih, tid)
   end
   if notes_updates then redis.pcall('SADD', P .. 'updated', tid .. ':' .. pidx) end
   if not user then return reply end
-  local users = sums.users
-  users[#users + 1] = uid
   if changed then
     save_changed(account, total_time, seed_time, torrent, down, user_downloaded)
   end
   if total_time >= settle_from or seed_time and seed_time ~= total_time and seed_time >= settle_from then
     settle_regular(uid, tid, total_time, seed_time, time)
   end
-  return reply
+  return reply, uid
 end
 
 -- The traffic of any announce, with the lower counters.
