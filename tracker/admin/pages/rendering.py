@@ -308,7 +308,7 @@ def render(
         "store_notices": context.store.shards.notices(),
         "settings": context.settings,
         "accounts": context.settings.users.private,
-        "announce_urls": announce_urls(context, request.host),
+        "announce_urls": announce_urls(context, request.headers.get("Host", "")),
         "now": context.clock(),
         "error": error,
         **variables,

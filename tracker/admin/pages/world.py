@@ -94,7 +94,6 @@ class Line(NamedTuple):
 class Shape:
     """A country on the map. ``path``: empty for a dot at ``x``, ``y``. ``shade``: 0 without users, up to CLASSES."""
 
-    code: str
     name: str
     users: int
     shade: int
@@ -277,7 +276,7 @@ def shapes_of(countries: list[LeaderboardEntry], shades: list[tuple[int, int]]) 
     def shape(code: str, path: str = "", x: int = 0, y: int = 0) -> Shape:
         reached = sum(users[code] >= fewest for fewest, _ in shades)
         shade = CLASSES - len(shades) + reached if users[code] > 0 else 0
-        return Shape(code, country_name(code), users[code], shade, path, x, y)
+        return Shape(country_name(code), users[code], shade, path, x, y)
 
     dots = [shape(code, x=x, y=y) for code, (x, y) in earth.dots.items() if users[code] > 0]
     return [*(shape(code, path) for code, path in earth.outlines.items()), *dots]
