@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 from tracker.bittorrent import info_hash_of
@@ -222,11 +223,10 @@ class WorkFigures:
         """The torrents that need seeders most: those that ask for ``claimant`` first, then by their average seeders,
         and of equal ones those with most leechers. Without a claimant: no private torrents. Torrents larger than
         ``max_size`` bytes are left out."""
+        read = partial(self._read_needed, count=count, claimant=claimant, max_size=max_size)
         if claimant or max_size is not None:
-            return await self._read_needed(project, count, claimant, max_size)
-        return await self._recent(
-            f"needed {count}", project, lambda project: self._read_needed(project, count, "", None)
-        )
+            return await read(project)
+        return await self._recent(f"needed {count}", project, read)
 
     async def _read_needed(self, project: Project, count: int, claimant: str, max_size: int | None) -> list[Needed]:
         items, own = self._store.work.items, list[str]()
@@ -234,8 +234,7 @@ class WorkFigures:
             page = await items.page(project.name, "todo", claimant=claimant, count=count)
             own = [name for name, _ in page.entries]
         names = [*own, *await items.neediest(project.name, 2 * count)]  # some are left out
-        found_hashes = (info_hash_of(name.encode("utf-8", "replace")) for name in dict.fromkeys(names))
-        hashes = [info_hash for info_hash in found_hashes if info_hash is not None]
+        hashes = [each for name in dict.fromkeys(names) if (each := info_hash_of(name.encode("utf-8", "replace")))]
         torrents = [
             torrent
             for torrent in await self._store.torrents.get_all(hashes)

@@ -170,12 +170,8 @@ class Lookup:
         return self._candidates[: answered[ANSWER_NODES - 1]] if len(answered) >= ANSWER_NODES else self._candidates
 
     def _add(self, nodes: Iterable[Node]) -> tuple[_Candidate, ...]:
-        added = []
-        for node in nodes:
-            candidate = self._by_node.get(node) or self._new_candidate(node)
-            if candidate is not None:
-                added.append(candidate)
-        return tuple(added)
+        added = (self._by_node.get(node) or self._new_candidate(node) for node in nodes)
+        return tuple(candidate for candidate in added if candidate is not None)
 
     def _new_candidate(self, node: Node) -> _Candidate | None:
         """None if the node is unreachable, its network is already present, or all places are taken by nearer nodes."""

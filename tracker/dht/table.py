@@ -164,9 +164,8 @@ class RoutingTable:
 
     def due_pings(self, now: float, count: int = 10) -> list[Node]:
         """Nodes of the table to ping now: who is not good any more, silent longest first. For every 10 seconds."""
-        due = sorted((entry for entry in self.entries if self._is_due(entry, now)), key=lambda entry: entry.last_seen)[
-            :count
-        ]
+        due = [entry for entry in self.entries if self._is_due(entry, now)]
+        due = sorted(due, key=lambda entry: entry.last_seen)[:count]
         for entry in due:
             entry.last_ping = now
         return [entry.node for entry in due]
