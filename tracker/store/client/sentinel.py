@@ -84,21 +84,16 @@ class MasterPool(SentinelConnectionPool):
     async def ask(self, *, first_majority: bool) -> list[SentinelReply]:
         """The replies, in the order of the URL; with ``first_majority`` those that arrive soon after a majority has
         replied."""
-        replies: dict[int, SentinelReply] = {}
-
-        async def ask_one(number: int) -> None:
-            replies[number] = await self._reply(self._sentinels[number])
-
         async with asyncio.TaskGroup() as group:
-            asked = {group.create_task(ask_one(number)) for number in range(len(self._sentinels))}
-            waiting = asked
-            while waiting and sum(bool(reply.address) for reply in replies.values()) * 2 <= len(asked):
+            asked = [group.create_task(self._reply(sentinel)) for sentinel in self._sentinels]
+            waiting = set(asked)
+            while waiting and sum(task.result().address is not None for task in asked if task.done()) * 2 <= len(asked):
                 _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if waiting and first_majority:
                 _, waiting = await asyncio.wait(waiting, timeout=_LAST_REPLIES_SECONDS)
                 for task in waiting:
                     task.cancel()
-        return [replies[number] for number in sorted(replies)]
+        return [task.result() for task in asked if not task.cancelled()]
 
     async def _reply(self, sentinel: Redis) -> SentinelReply:
         kwargs = sentinel.connection_pool.connection_kwargs
