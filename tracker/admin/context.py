@@ -73,9 +73,6 @@ class AdminContext:
 CONTEXT = web.AppKey("context", AdminContext)
 
 
-EVERYWHERE = ("0.0.0.0", "[::]", "*")
-
-
 def announce_urls(context: AdminContext, host: str = "", passkey: str = "") -> list[str]:
     """The configured ones; else one URL per address for peers, over HTTP, UDP and WebSockets, in this order. Wildcard
     addresses are replaced by ``host``, the Host header of the request. They are left out where that is this machine,
@@ -84,7 +81,11 @@ def announce_urls(context: AdminContext, host: str = "", passkey: str = "") -> l
     settings = context.settings
     if settings.announce.urls or settings.http.trusted_proxies:
         return settings.announce.urls_of(passkey)
-    path, name = f"/{passkey}/announce" if passkey else "/announce", _name(host)
+    path = f"/{passkey}/announce" if passkey else "/announce"
+    bracketed, bracket, _ = host.partition("]")  # of an IPv6 address
+    name = f"{bracketed}]" if bracket else host.partition(":")[0]
+    if name in ("localhost", "[::1]") or name.startswith("127."):
+        name = ""
     urls = [f"http://{place.removesuffix(':80')}{path}" for place in _places(context.listening, name)]
     urls += [f"udp://{place}{path}" for place in _places(context.udp, name)]
     if settings.serves_websockets:
@@ -97,13 +98,6 @@ def _places(listen: Sequence[str], name: str) -> Iterator[str]:
         if address.startswith("unix:"):
             continue
         at, _, port = address.rpartition(":")
-        at = name if at in EVERYWHERE else at
+        at = name if at in ("0.0.0.0", "[::]", "*") else at
         if at and port != "0":  # 0: chosen by the system at startup
             yield f"{at}:{port}"
-
-
-def _name(host: str) -> str:
-    """``host`` without its port; an IPv6 address keeps its brackets. Empty for this machine."""
-    bracketed, bracket, _ = host.partition("]")
-    name = f"{bracketed}]" if bracket else host.partition(":")[0]
-    return "" if name in ("localhost", "[::1]") or name.startswith("127.") else name

@@ -28,11 +28,6 @@ Countries, cities and postcodes come from the GeoIP database that is set. Who sh
 Geolocation by DB-IP" (https://db-ip.com), or "This product includes GeoLite data created by MaxMind, available from
 https://www.maxmind.com".
 """
-_BODY_ERRORS = {
-    400: "The body is not valid JSON, not a valid form or not UTF-8.",
-    413: "The body is larger than TRACKER_ADMIN__MAX_UPLOAD_BYTES.",
-    415: "Unsupported content type.",
-}
 
 
 class InvalidField(Reply):
@@ -178,9 +173,12 @@ def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
         422: "Invalid or unknown parameters or fields.",
     }
     if endpoint.body is not None:
-        errors |= _BODY_ERRORS
+        limit = "TRACKER_ADMIN__MAX_UPLOAD_BYTES"
         if issubclass(endpoint.body, Body):
-            errors[413] = f"The body is larger than {endpoint.body.max_bytes // 1024} KiB."
+            limit = f"{endpoint.body.max_bytes // 1024} KiB"
+        errors[400] = "The body is not valid JSON, not a valid form or not UTF-8."
+        errors[413] = f"The body is larger than {limit}."
+        errors[415] = "Unsupported content type."
     if endpoint.missing:
         errors[404] = endpoint.missing
     if endpoint.conflict or endpoint.repeatable:

@@ -31,15 +31,15 @@ class StaticFile:
 @cache
 def read_all() -> dict[str, StaticFile]:
     """All files in static/, by relative path."""
-    return {path.relative_to(_FOLDER).as_posix(): _read(path) for path in _FOLDER.rglob("*") if path.is_file()}
-
-
-def _read(path: Path) -> StaticFile:
-    content = path.read_bytes()
-    kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    worth = kind.startswith(_GAINS_FROM_GZIP) and len(content) >= _MIN_GZIPPED_BYTES
-    gzipped = gzip.compress(content, mtime=0) if worth else None
-    return StaticFile(content, gzipped, kind, hashlib.sha256(content).hexdigest()[:20])
+    found = {}
+    for path in filter(Path.is_file, _FOLDER.rglob("*")):
+        content = path.read_bytes()
+        kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        worth = kind.startswith(_GAINS_FROM_GZIP) and len(content) >= _MIN_GZIPPED_BYTES
+        gzipped = gzip.compress(content, mtime=0) if worth else None
+        etag = hashlib.sha256(content).hexdigest()[:20]
+        found[path.relative_to(_FOLDER).as_posix()] = StaticFile(content, gzipped, kind, etag)
+    return found
 
 
 def routes() -> list[web.AbstractRouteDef]:
