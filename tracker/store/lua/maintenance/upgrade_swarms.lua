@@ -2,6 +2,7 @@
 -- upgrade_swarms.lua: layout 2 has one field for the lengths of a torrent's arrays, and knows which peers of a user
 -- overlap (`peer_ids` of an account, `marks` of a peer). Its keys of clients are another digest.
 -- ARGV[1..] torrent ids
+-- Answer    nothing
 local P, call = KEYS[1], redis.call
 local BEFORE = { 's4', 'l4', 's6', 'l6', 'crowded' }
 local LISTED = 8 -- as credit.lua lists them

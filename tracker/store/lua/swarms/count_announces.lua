@@ -2,6 +2,7 @@
 -- count_announces.lua: adds announces that a process has counted to their users and torrents. It also runs in a full
 -- store, which answers such announces; it adds no keys.
 -- ARGV[1..] pairs: a user's id, or an info hash (40 hex digits); number of announces
+-- Answer    nothing
 local P = KEYS[1]
 local sharded = string.find(P, ':{%d+%l+}:$') -- the user's sums on the main store are written again
 --@ include lib/numbers.lua

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- end_removal.lua: forgets that peers are to be removed: they are, or may stay.
 -- ARGV[1]   an entry of `removing` (removed_users.lua), or `torrent:<info hash>`
+-- Answer    nothing
 local P, call, kind, id = KEYS[1], redis.call, string.match(ARGV[1], '^(%l+):(.*)$')
 --@ include lib/barred_users.lua
 if kind == 'torrent' then

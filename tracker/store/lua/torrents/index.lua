@@ -3,6 +3,7 @@
 -- ARGV[1]   now (epoch s)
 -- ARGV[2..] four for each: info hash, its torrent id, its name when it was folded (the first 1020 bytes), and the
 --           folded name. A torrent whose name has changed since is skipped: the program that changed it lists it
+-- Answer    nothing
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/registration.lua
 --@ include lib/unlisted.lua

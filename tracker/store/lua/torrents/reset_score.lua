@@ -1,6 +1,7 @@
 #!lua
 -- reset_score.lua: sets the score of a torrent to 1. The result of a scoring in progress is ignored.
 -- ARGV[1]   now (epoch s)   ARGV[2] torrent id
+-- Answer    nothing
 local P, call, tid = KEYS[1], redis.call, ARGV[2]
 local scores, times, leases = P .. 'i:score', P .. 'i:processed', P .. 'leases:torrents'
 --@ include lib/leases.lua

@@ -3,6 +3,7 @@
 -- shards get them. Users that are not listed are listed first.
 -- ARGV      for each its passkey, and the digest of its row that was compared ('': none). A passkey that does not fit
 --   into an announce URL is left out
+-- Answer    nothing
 local P, call = KEYS[1], redis.call
 --@ include lib/user_ids.lua
 

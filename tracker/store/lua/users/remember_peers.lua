@@ -4,6 +4,7 @@
 -- ARGV[1]   seconds to remember them   ARGV[2] '1': also of peers that are known here; none may announce now
 -- ARGV[3..] for each peer: user id, torrent id, peer id (hex), uploaded, downloaded, left, last announce (epoch s), and
 --   '1' if it is active there, else it is not new here
+-- Answer    nothing
 local P, call = KEYS[1], redis.call
 local memory, again = tonumber(ARGV[1]), ARGV[2] == '1'
 for i = 3, #ARGV, 8 do

@@ -2,6 +2,7 @@
 -- sum_users.lua: writes the sums over all shards of some users under the main prefix.
 -- ARGV[1]   the names of totals, with spaces between
 -- ARGV[2..] for each user: user id; over all shards the number of hit-and-runs, and the sums of these totals
+-- Answer    nothing
 local P, call = KEYS[1], redis.call
 --@ include lib/numbers.lua
 --@ include lib/index_entries.lua

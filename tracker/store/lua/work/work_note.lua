@@ -2,6 +2,7 @@
 -- work_note.lua: adds points of now to the histories of torrents that are not ranked. Scorings add points to those that
 -- are, but a weak torrent leaves the ranking after a day and then gets none.
 -- ARGV[1]   now (epoch s)   ARGV[2..] torrent ids
+-- Answer    nothing
 local P, call = KEYS[1], redis.call
 local now = tonumber(ARGV[1])
 local MAX_POINTS, KEPT, MAX_PEERS = 72, 604800, 10 ^ 9
