@@ -53,8 +53,11 @@ def calls(*folders: str) -> Iterator[tuple[str, ast.Call]]:
     for folder in folders:
         for path in sorted((ROOT / "tracker" / folder).rglob("*.py")):
             for node in nodes_of(path):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                    yield node.func.id, node
+                match node:
+                    case ast.Call(func=ast.Name(name)):
+                        yield name, node
+                    case ast.Call(func=ast.Attribute(ast.Name(module), name)) if module != "self":
+                        yield name, node
 
 
 def test_a_text_outside_the_table_cannot_be_sent() -> None:
@@ -90,7 +93,7 @@ def test_every_refusal_in_the_code_is_in_the_table_and_the_other_way_round() -> 
         if place is not None:
             found = [each.value for each in call.args[place : place + 1] if isinstance(each, ast.Constant)]
             said |= {each for each in found if isinstance(each, str)}
-    for path in (ROOT / "tracker/frontends").rglob("*.py"):
+    for path in (*(ROOT / "tracker/frontends").rglob("*.py"), *(ROOT / "tracker/wire").rglob("*.py")):
         said |= set(re.findall(r'text = "([^"]+)"', path.read_text(encoding="utf-8"))) & REASONS.keys()
     said |= {ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED, UPGRADE_MISSING}
     scripts = "".join(each.read_text() for each in sorted((ROOT / "tracker/store/lua").rglob("*.lua")))
