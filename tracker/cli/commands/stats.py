@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, BadParameter, Option, echo
 
@@ -112,13 +112,9 @@ def _matching(known: Iterable[str], patterns: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name for pattern in patterns for name in known if fnmatch.fnmatchcase(name, pattern)))
 
 
-def _last(series: list[tuple[int, int]], precision: int, now: float) -> int:
-    """The count of the last full slice."""
-    return dict(series).get(start_of(now, precision) - precision, 0)
-
-
-def _row(name: str, series: list[tuple[int, int]], precision: int, now: float) -> Row:
-    last = _last(series, precision, now)
+def _row(name: str, series: list[tuple[int, int]], precision: int, now: float) -> dict[str, Any]:
+    """``last``: the count of the last full slice."""
+    last = dict(series).get(start_of(now, precision) - precision, 0)
     total = sum(number for _, number in series)
     return {"name": name, "total": total, "rate": round(last / precision, 3), "last": last}
 
@@ -129,8 +125,8 @@ def _distribution_row(name: str, total: Distribution) -> Row:
 
 def _print_counters(counted: Counted, precision: int, now: float) -> None:
     rows = [_row(name, series, precision, now) for name, series in counted]
-    for row, (_, series) in zip(rows, counted, strict=True):
-        rate = _last(series, precision, now) / precision
+    for row in rows:
+        rate = row["last"] / precision
         row["rate"] = f"{rate:.1f}" if rate >= 10 else f"{rate:.2g}"  # two significant digits
     numbers = [fitted(figure, rows, right=True) for figure in ("total", "rate", "last")]
     room = shutil.get_terminal_size().columns - sum(column.width for column in numbers) - _GAPS
