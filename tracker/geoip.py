@@ -128,8 +128,12 @@ class GeoIP:
         try:
             place = self._cached_find(address)
         except Exception as error:  # noqa: BLE001  # a damaged file may raise anything
-            self._log_damage(error)
             place = None
+            if self._database is not None and not self._database.damaged:
+                self._database.damaged = True
+                self.problem = self.problem or _DAMAGED
+                kind = type(error).__name__
+                log.warning("geoip database damaged; download it again", path=str(self._path), error=kind)
         if place is None:
             self.misses += 1
         return place
@@ -210,13 +214,6 @@ class GeoIP:
             else "geoip database unusable; users are not counted by place"
         )
         log.warning(consequence, path=str(self._path), problem=problem)
-
-    def _log_damage(self, error: Exception) -> None:
-        if self._database is not None and not self._database.damaged:
-            self._database.damaged = True
-            self.problem = self.problem or _DAMAGED
-            kind = type(error).__name__
-            log.warning("geoip database damaged; download it again", path=str(self._path), error=kind)
 
 
 class _Unusable(Exception):
