@@ -113,8 +113,19 @@ class Change:
     async def record(self, *, failed: bool = False) -> None:
         """Writes the entry. If the call ``failed``, only where something changed all the same."""
         try:
-            entry = await self._entry(failed=failed)
-            written = entry is None or await self._store.audit.add(entry)
+            objects = [await self._changed(kind, id, before) for (kind, id), before in self._before.items()]
+            objects = [each for each in objects if each.before or each.after or each.id not in self._halves]
+            objects += self._rows
+            if failed and not (self._counts or any(each.before or each.after for each in objects)):
+                return
+            entry = AuditEntry(
+                **asdict(self._caller),
+                operation=self.operation,
+                objects=tuple(objects),
+                counts=self._counts,
+                details=self._details,
+            )
+            written = await self._store.audit.add(entry)
         except (RedisError, StoreUnavailable):
             written = failed
         if not written:
@@ -126,20 +137,6 @@ class Change:
         found = [f"{kind} {object_id}" for kind, object_id in self._before]
         found += (f"{row.kind} {row.id}" for row in self._rows)
         return found[:MAX_OBJECTS]
-
-    async def _entry(self, *, failed: bool) -> AuditEntry | None:
-        objects = [await self._changed(kind, id, before) for (kind, id), before in self._before.items()]
-        objects = [each for each in objects if each.before or each.after or each.id not in self._halves]
-        objects += self._rows
-        if failed and not (self._counts or any(each.before or each.after for each in objects)):
-            return None
-        return AuditEntry(
-            **asdict(self._caller),
-            operation=self.operation,
-            objects=tuple(objects),
-            counts=self._counts,
-            details=self._details,
-        )
 
     async def _changed(self, kind: Kind, object_id: str, before: Mapping[str, str]) -> ChangedObject:
         """Compares the object with its values before. Where it cannot be read, the entry has only its id."""
