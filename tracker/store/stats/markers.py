@@ -54,7 +54,4 @@ class Markers(StorePart):
         # An address that loses its marker may be counted again within 30 days, also in the next month.
         periods = " ".join(dict.fromkeys((ALL_TIME, month_of(now), month_of(now + _KEEP_SECONDS))))
         markers = [key[start:] for key in keys if _MARKER.fullmatch(key[start:].decode("utf-8", "replace"))]
-        deleted = 0
-        for some in in_parts(markers, _CALL):
-            deleted += int(await shard.scripts.forget_markers([periods, *some]))
-        return deleted
+        return sum([int(await shard.scripts.forget_markers([periods, *some])) for some in in_parts(markers, _CALL)])

@@ -365,7 +365,6 @@ class Users(StorePart):
 
 
 async def _reindex_hit_and_runs(shard: Shard) -> None:
-    """The index of one shard."""
     head, tail = shard.keys.user_set("*", "hnr").split("*")
     how = ("MATCH", f"{head}*{tail}", "COUNT", _PAGE, "TYPE", "set")
     async for found in scan(shard.connection, ("SCAN",), *how):
