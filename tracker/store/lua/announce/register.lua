@@ -1,6 +1,6 @@
 #!lua
 -- register.lua: registers what announces need and the store does not know yet: torrents that register themselves (open
--- mode), torrent ids and users that a site wrote. announce.lua answers such announces with { 7 }, and is called again.
+-- mode), torrent ids and users that a site wrote. announce.lua answers such announces with { 6 }, and is called again.
 -- ARGV[1]   now (epoch s)   ARGV[2] 1: announces have users
 -- ARGV[3]   open mode: max torrents; 0: torrents do not register themselves
 -- ARGV[4], ARGV[5] max new torrents per hour of an address, and of a network
