@@ -84,7 +84,8 @@ def test_the_tracker_keeps_the_tables(tracker: Command, tmp_path: Path, unit3d: 
         assert tracker("sync", "check").stdout.count(" 0 differences") == 5
         found = metrics(running, re.findall(r"swk_\S+", tracker("token", "create", "t").stdout)[0])
         assert found["tracker_site_errors_total"] == 0 and found["tracker_site_lag_seconds"] < 300
-        assert found['tracker_site_rows_total{outcome="written"}'] > 0
+        # The nightly pass, which follows the first round at some hours of the day, repairs what it finds first.
+        assert sum(found[f'tracker_site_rows_total{{outcome="{outcome}"}}'] for outcome in ("written", "repaired")) > 0
     finally:
         running.kill()
 

@@ -101,7 +101,7 @@ class SiteSync:
         await self.open()
         began = self.clock()
         position = (await self.database.positions([FEED])).get(FEED, "")
-        named, gap, more = Named(), not position, True
+        named, gap, more = Named(), False, True
         for _ in range(MAX_PAGES):
             page = await self.store.changes.after(position or FIRST, PAGE)
             named.add(page.changes)
